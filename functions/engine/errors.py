@@ -1,0 +1,129 @@
+"""Everything that can go wrong, as one tree. A class says what to do about it.
+
+    FanfoldError
+    ├── CallerError                  the caller's fault: answer, change nothing
+    │   ├── InvalidDocument          a workflow document with problems (all of them, with pointers)
+    │   ├── InvalidCursor            a cursor that is broken or belongs to another listing
+    │   ├── LimitExceeded            a hard limit of ours or of AWS, named
+    │   ├── NotFound                 no such run, workflow or token (for this tenant)
+    │   ├── KeyReused                an idempotency key that came before with another body
+    │   └── QueueFull                no place in the class's queue: 429
+    ├── Conflict                     a conditional write lost; carries the record that won
+    ├── InfrastructureError          not the run's fault: try again later
+    │   ├── Throttled                definitely refused, nothing was done
+    │   ├── Unavailable              definitely not done (could not be asked)
+    │   ├── Unanswered               asked, no answer: it may or may not have been done
+    │   └── NewerSchema              a record or message written by a newer version of the code (R12)
+    ├── IllegalMove                  a state change that is not in the table: a bug, never a user's fault
+    └── TaskError                    raised by a task's code to say more than "it failed"
+        ├── Retry                    try again, after a delay of the task's choosing
+        └── Fail                     do not try again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class FanfoldError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class CallerError(FanfoldError):
+    """The caller's fault: the answer says why, and nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a document: an RFC 6901 JSON pointer into it, and a sentence."""
+
+    pointer: str
+    detail: str
+
+
+class InvalidDocument(CallerError):
+    """A workflow document that can't be registered; `problems` holds every reason at once."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(f"{p.pointer or '/'}: {p.detail}" for p in problems))
+        self.problems = problems
+
+
+class InvalidCursor(CallerError):
+    """A listing cursor that is broken or was made for another listing."""
+
+
+class LimitExceeded(CallerError):
+    """A hard limit was met; `limit` is its stable name, e.g. `sqs.delay_seconds`."""
+
+    def __init__(self, limit: str, detail: str) -> None:
+        super().__init__(f"{limit}: {detail}")
+        self.limit = limit
+        self.detail = detail
+
+
+class NotFound(CallerError):
+    """No such thing, or it belongs to another tenant (which is never told apart)."""
+
+
+class KeyReused(CallerError):
+    """The idempotency key came before, with another body."""
+
+
+class QueueFull(CallerError):
+    """The class has no free queue place; `retry_after_seconds` is computed from the drain rate."""
+
+    def __init__(self, class_name: str, *, limit: int, retry_after_seconds: int) -> None:
+        super().__init__(f"the queue of class {class_name!r} holds {limit} runs, its bound")
+        self.class_name = class_name
+        self.limit = limit
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Conflict(FanfoldError):
+    """A conditional write found another version; `current` is the record that stands (None: absent)."""
+
+    def __init__(self, current: Any) -> None:
+        super().__init__("the record is not the version this write replaces")
+        self.current = current
+
+
+class InfrastructureError(FanfoldError):
+    """A service did not do its part; no run is to blame."""
+
+
+class Throttled(InfrastructureError):
+    """Definitely refused for load; nothing was done, ask again later."""
+
+
+class Unavailable(InfrastructureError):
+    """Definitely not done: the service could not be asked, or said no for a reason of its own."""
+
+
+class Unanswered(InfrastructureError):
+    """Asked and not answered: the call may have been carried out, or may still be."""
+
+
+class NewerSchema(InfrastructureError):
+    """Written by a newer version of the code: hand it back, decide nothing (R12)."""
+
+
+class IllegalMove(FanfoldError):
+    """A state change the table of legal moves does not know."""
+
+
+class TaskError(FanfoldError):
+    """Raised by a task to say more about its failure than an ordinary exception does."""
+
+
+class Retry(TaskError):
+    """Try this step again (within its `max_attempts`), after `after` seconds if given."""
+
+    def __init__(self, message: str = "the task asked for a retry", *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Fail(TaskError):
+    """This step can't succeed: do not try again, whatever its retry policy says."""

@@ -1,0 +1,97 @@
+"""What travels on the queues: an envelope (a whole run, before its row) or a wake (look at this run again)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from functions.engine.journal import Entry, EventType
+from functions.engine.run import Place, Run
+from functions.engine.values import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueName:
+    """A queue by its role: a class and one of its lanes, `resume`, or `dead`."""
+
+    class_name: str
+    role: str
+
+    def __str__(self) -> str:
+        return f"{self.class_name}/{self.role}"
+
+
+RESUME = "resume"
+DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """An accepted run, whole: version 1 of its record is a pure function of this (R2).
+
+    `outages` counts how often an infrastructure fault put it back (R5).
+    """
+
+    tenant: str
+    run_id: str
+    submission: str
+    workflow: str
+    workflow_version: str
+    class_name: str
+    lane: str
+    input: Value
+    tags: Mapping[str, str] = field(default_factory=dict)
+    request_hash: str
+    accepted_at: datetime
+    deadline: datetime
+    queue_deadline: datetime | None = None
+    place: Place | None = None
+    outages: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """Look at this run again: a hint, never a truth (R4). `class_name` says whose `resume` queue it uses."""
+
+    tenant: str
+    run_id: str
+    submission: str
+    class_name: str
+    outages: int = 0
+
+
+Message = Envelope | Wake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message as it arrived: `message` is None where the body can't be read; `receives` counts deliveries."""
+
+    queue: QueueName
+    message_id: str
+    receipt: str
+    body: str
+    message: Message | None
+    receives: int
+
+
+def first_version(envelope: Envelope) -> Run:
+    """Version 1 of the run an envelope carries: `queued`, one journal entry."""
+    return Run(
+        tenant=envelope.tenant,
+        id=envelope.run_id,
+        submission=envelope.submission,
+        workflow=envelope.workflow,
+        workflow_version=envelope.workflow_version,
+        class_name=envelope.class_name,
+        lane=envelope.lane,
+        input=envelope.input,
+        tags=envelope.tags,
+        request_hash=envelope.request_hash,
+        created_at=envelope.accepted_at,
+        deadline=envelope.deadline,
+        queue_deadline=envelope.queue_deadline,
+        place=envelope.place,
+        journal=(Entry(seq=1, at=envelope.accepted_at, type=EventType.RUN_ACCEPTED),),
+    )

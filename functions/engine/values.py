@@ -1,0 +1,113 @@
+"""Payloads: JSON values, and references to those too big for the record.
+
+A payload is either inline (any JSON value) or a `BlobRef` naming an object in S3. Where an
+expression needs what a reference stands for, the shell hands the loaded value in as `Loaded`;
+what is not loaded yet makes `ValuesMissing`, the shell loads it and asks again (asking is free,
+the engine is pure).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Json = Any
+"""A JSON value: None, bool, int, finite float, str, list or dict with str keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobRef:
+    """A payload stored as a JSON object in the bucket: its key, size in bytes, SHA-256 (hex)."""
+
+    key: str
+    bytes: int
+    sha256: str
+
+
+Value = Json | BlobRef
+Loaded = Mapping[str, Json]
+"""Payloads by the key of their reference."""
+
+
+class ValuesMissing(LookupError):
+    """Not an error but a request: load these references and ask again."""
+
+    def __init__(self, refs: Iterable[BlobRef]) -> None:
+        super().__init__("referenced payloads are not loaded")
+        self.refs = tuple(refs)
+
+
+def resolve(value: Value, loaded: Loaded) -> Json:
+    """The JSON a value stands for; raises `ValuesMissing` when its reference is not loaded."""
+    if not isinstance(value, BlobRef):
+        return value
+    if value.key not in loaded:
+        raise ValuesMissing([value])
+    return loaded[value.key]
+
+
+def dump(value: Json) -> bytes:
+    """Compact ASCII JSON of a value.
+
+    Raises ValueError or TypeError for what is no JSON: NaN, infinities, keys that are no strings,
+    other Python objects, values that contain themselves.
+    """
+    _check_keys(value)
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _check_keys(value: Json) -> None:
+    """json.dumps turns keys like 1 and None into strings without a word; a record must not."""
+    stack = [value]
+    seen = 0
+    while stack:
+        item = stack.pop()
+        seen += 1
+        if isinstance(item, dict):
+            for key in item:
+                if not isinstance(key, str):
+                    raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
+            stack.extend(v for v in item.values() if isinstance(v, (dict, list, tuple)))
+        elif isinstance(item, (list, tuple)):
+            stack.extend(v for v in item if isinstance(v, (dict, list, tuple)))
+        if seen > 5_000_000:
+            raise ValueError("the value contains itself or has too many parts")
+
+
+def parse(text: bytes | str) -> Json:
+    """JSON of a stranger: refuses what JSON leaves open. Raises ValueError with a sentence.
+
+    Refused: NaN and infinities (also numbers that overflow to one), duplicate keys, nesting
+    deeper than Python's parser follows.
+    """
+    try:
+        return json.loads(
+            text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique_keys
+        )
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return number
+
+
+def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key[:100]!r} occurs twice in one object")
+            seen.add(key)
+    return result

@@ -1,0 +1,134 @@
+"""The environment as a class: infrastructure writes it with `to_env`, processes read it with `from_env`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+
+PREFIX = "FANFOLD_"
+MIN_RETENTION_DAYS = 15
+"""An ended run's row lives at least this long: envelopes live up to 14 days (SQS's longest retention; R2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassSettings:
+    """One pool of workers: its lanes (best first), bound of queued runs (0: none), longest step in seconds.
+
+    `queues` maps each lane, `resume` and `dead` to a queue URL.
+    """
+
+    lanes: tuple[str, ...] = ("normal",)
+    max_queue_depth: int = 10_000
+    max_step_seconds: float = 840
+    queues: Mapping[str, str] = field(default_factory=dict)
+
+
+def _default_classes() -> Mapping[str, ClassSettings]:
+    return MappingProxyType({"model": ClassSettings()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that is configured; the defaults are what ships.
+
+    Refuses combinations that would break a promise (`ValueError` names the setting).
+    """
+
+    table: str = ""
+    bucket: str = ""
+    classes: Mapping[str, ClassSettings] = field(default_factory=_default_classes)
+    stage: str = "dev"
+
+    lease_seconds: float = 60
+    clock_skew_seconds: float = 5
+    hand_over_margin_seconds: float = 30
+    suspend_after_seconds: float = 5
+    drain_seconds: float = 25
+    max_crashes: int = 5
+    concurrency: int = 32
+    aws_threads: int = 32
+
+    inline_bytes: int = 8_192
+    max_body_bytes: int = 5_000_000
+    max_output_bytes: int = 5_000_000
+    retention_days: int = 30
+    max_life_days: int = 365
+    index_shards: int = 1
+    due_shards: int = 1
+    place_shards: int = 1
+    max_waiters: int = 50
+    submits_per_minute: int = 6_000
+
+    sweep_batch: int = 200
+    sweep_rings: int = 1_000
+
+    chaos: bool = False
+    ledger: str = ""
+    mock_latency_ms: int = 500
+    log_level: str = "INFO"
+
+    def __post_init__(self) -> None:
+        if self.retention_days < MIN_RETENTION_DAYS:
+            raise ValueError(f"retention_days must be at least {MIN_RETENTION_DAYS}")
+        if self.lease_seconds <= 2 * self.clock_skew_seconds:
+            raise ValueError("lease_seconds must be more than twice clock_skew_seconds")
+        for name, settings in self.classes.items():
+            if not settings.lanes:
+                raise ValueError(f"class {name} needs at least one lane")
+
+    def class_settings(self, class_name: str) -> ClassSettings:
+        """One class; raises KeyError for a class that is not configured."""
+        return self.classes[class_name]
+
+    def to_env(self) -> dict[str, str]:
+        """The environment variables that `from_env` turns back into an equal value."""
+        return {PREFIX + f.name.upper(): _encode(getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> Settings:
+        """Settings from variables named `FANFOLD_…`; what is absent keeps its default. Raises ValueError naming a bad variable."""
+        given: dict[str, object] = {}
+        for f in fields(cls):
+            text = environ.get(PREFIX + f.name.upper())
+            if text is not None:
+                try:
+                    given[f.name] = _decode(str(f.type), text)
+                except ValueError as error:
+                    raise ValueError(f"{PREFIX}{f.name.upper()}={text!r}: {error}") from error
+        return cls(**given)  # type: ignore[arg-type]  # names and types come from the fields themselves
+
+
+def _encode(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, Mapping):
+        return json.dumps(
+            {name: {f.name: _plain(getattr(c, f.name)) for f in fields(c)} for name, c in value.items()},
+            separators=(",", ":"),
+        )
+    return str(value)
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
+
+
+def _decode(kind: str, text: str) -> object:
+    match kind:
+        case "str":
+            return text
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
+        case "bool":
+            if text not in ("0", "1"):
+                raise ValueError("must be 0 or 1")
+            return text == "1"
+        case _:
+            classes = json.loads(text)
+            return {
+                name: ClassSettings(**{**given, "lanes": tuple(given["lanes"])}) for name, given in classes.items()
+            }
