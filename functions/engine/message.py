@@ -66,7 +66,11 @@ Message = Envelope | Wake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A message as it arrived: `message` is None where the body can't be read; `receives` counts deliveries."""
+    """A message as it arrived; `receives` counts deliveries.
+
+    `message` is None where the body can't be read; `newer` says that is because a newer version of
+    the code wrote it (R12): hand it back, don't take it for broken.
+    """
 
     queue: QueueName
     message_id: str
@@ -74,6 +78,27 @@ class Received:
     body: str
     message: Message | None
     receives: int
+    newer: bool = False
+
+
+def envelope_of(run: Run) -> Envelope:
+    """The envelope of a run that is still `queued`, from its row: `first_version` makes the same run of it again."""
+    return Envelope(
+        tenant=run.tenant,
+        run_id=run.id,
+        submission=run.submission,
+        workflow=run.workflow,
+        workflow_version=run.workflow_version,
+        class_name=run.class_name,
+        lane=run.lane,
+        input=run.input,
+        tags=run.tags,
+        request_hash=run.request_hash,
+        accepted_at=run.created_at,
+        deadline=run.deadline,
+        queue_deadline=run.queue_deadline,
+        place=run.place,
+    )
 
 
 def first_version(envelope: Envelope) -> Run:

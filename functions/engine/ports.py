@@ -16,7 +16,6 @@ from functions.engine.message import Message, QueueName, Received
 from functions.engine.run import Place, Run
 from functions.engine.values import BlobRef, Json
 
-
 # --- runs -------------------------------------------------------------------------------------
 
 
@@ -74,7 +73,10 @@ class RunStore(Protocol):
     """Runs' records: strongly consistent reads, conditional whole-record writes, two lagging indexes."""
 
     async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
-        """Write the whole record. Raises `Conflict` (with the record that stands, or None), `LimitExceeded` when the item would be too big."""
+        """Write the whole record.
+
+        Raises `Conflict` with the record that stands (or None), `LimitExceeded` when it is too big for an item.
+        """
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """The record, strongly consistent; None when absent or expired."""
@@ -82,8 +84,10 @@ class RunStore(Protocol):
     async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run]:
         """Up to 100 records, strongly consistent; those absent or expired are missing."""
 
-    async def page(self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False) -> Sequence[IndexKey]:
-        """Up to `limit` index rows of a bucket, newest first (or oldest first), strictly after `before` in that order. May lag."""
+    async def page(
+        self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
+    ) -> Sequence[IndexKey]:
+        """Up to `limit` index rows of a bucket, newest first (or oldest first), strictly after `before`. May lag."""
 
     async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
         """Waiting runs whose `due_at` is not after `until`, earliest first. May lag."""
@@ -105,9 +109,11 @@ class WorkQueue(Protocol):
     """Queues with at-least-once delivery, visibility, delays up to 900 s."""
 
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
-        """Send one message; delay 0–900 s. The message's tenant is its fairness group. Raises `LimitExceeded` over a limit."""
+        """Send one message; its tenant is its fairness group. Raises `LimitExceeded` (delay 0–900 s, 1 MiB)."""
 
-    async def receive(self, queue: QueueName, *, limit: int, wait_seconds: int, visibility_seconds: int) -> Sequence[Received]:
+    async def receive(
+        self, queue: QueueName, *, limit: int, wait_seconds: int, visibility_seconds: int
+    ) -> Sequence[Received]:
         """Up to `limit` (1–10) messages, waiting up to `wait_seconds` (0–20) for the first."""
 
     async def hide(self, messages: Sequence[Received], *, seconds: int) -> None:
@@ -151,7 +157,7 @@ class Places(Protocol):
         """What the counters say now."""
 
     async def sample(self, class_name: str, *, now: datetime, oldest_accepted_at: datetime | None) -> None:
-        """Remember the drained total and the oldest queued run as of now, and adopt the configured bound (lowering first)."""
+        """Remember the drained total and the oldest queued run; adopt the configured bound, lowering first."""
 
 
 # --- payloads ---------------------------------------------------------------------------------
@@ -187,7 +193,7 @@ class Catalog(Protocol):
     """Workflow documents: immutable versions, and which of them is current."""
 
     async def register(self, tenant: str, registered: Registered) -> tuple[Registered, bool]:
-        """Make this the current version. Returns it as stored (an old version keeps its `created_at`) and whether it is new."""
+        """Make this the current version; returns it as stored (an old one keeps its date), and whether it is new."""
 
     async def current(self, tenant: str, name: str) -> Registered | None:
         """The current version, strongly consistent, in one read."""
@@ -236,6 +242,19 @@ class Tokens(Protocol):
 
     async def tenants(self) -> Collection[str]:
         """Every tenant that ever had a token."""
+
+
+# --- marks ------------------------------------------------------------------------------------
+
+
+class Marks(Protocol):
+    """Where a recurring job left off, by name: hints. The last writer wins, and losing one costs only work."""
+
+    async def get(self, name: str) -> Json:
+        """What was put last, strongly consistent; None when nothing was."""
+
+    async def put(self, name: str, value: Json) -> None:
+        """Remember a JSON value of at most a few KB."""
 
 
 # --- time and chance --------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from functions.engine.errors import IllegalMove
 from functions.engine.journal import Entry
-from functions.engine.values import Value
+from functions.engine.values import Json, Value
 
 SCHEMA = 1
 """The record format this code writes. It reads this and every lower number (R12)."""
@@ -82,6 +82,11 @@ class Fault:
 
     type: str
     message: str
+
+
+def fault_view(fault: Fault | None) -> Json:
+    """A fault as JSON: `{type, message}`, or null."""
+    return None if fault is None else {"type": fault.type, "message": fault.message}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

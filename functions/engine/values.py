@@ -61,20 +61,53 @@ def dump(value: Json) -> bytes:
 
 def _check_keys(value: Json) -> None:
     """json.dumps turns keys like 1 and None into strings without a word; a record must not."""
-    stack = [value]
+    stack: list[tuple[Json, int]] = [(value, 1)]
     seen = 0
     while stack:
-        item = stack.pop()
+        item, depth = stack.pop()
         seen += 1
         if isinstance(item, dict):
             for key in item:
                 if not isinstance(key, str):
                     raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
-            stack.extend(v for v in item.values() if isinstance(v, (dict, list, tuple)))
+            parts: Iterable[Json] = item.values()
         elif isinstance(item, (list, tuple)):
-            stack.extend(v for v in item if isinstance(v, (dict, list, tuple)))
-        if seen > 5_000_000:
-            raise ValueError("the value contains itself or has too many parts")
+            parts = item
+        else:
+            continue
+        stack.extend((part, depth + 1) for part in parts if isinstance(part, (dict, list, tuple)))
+        # The deepest part comes first, so that a value within itself is found at once.
+        if depth > 1_000 or seen > 5_000_000:
+            raise ValueError("the value contains itself, or is nested too deeply, or has too many parts")
+
+
+MAX_DEPTH = 100
+"""How deep a payload may be nested: a record that holds it must stay far from where Python's JSON gives up."""
+
+
+def dump_payload(value: Json) -> bytes:
+    """`dump` for what comes from outside, an input or an output: also refuses nesting over `MAX_DEPTH`.
+
+    Raises ValueError or TypeError.
+    """
+    try:
+        data = dump(value)
+    except RecursionError as error:
+        raise ValueError("the value is nested too deeply") from error
+    # Counting brackets is quick and settles it for nearly every value.
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise ValueError(f"the value is nested more than {MAX_DEPTH} levels deep")
+    return data
+
+
+def _deeper_than(value: Json, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels):
+        parts = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
+        level = [part for part in parts if isinstance(part, (dict, list, tuple))]
+        if not level:
+            return False
+    return True
 
 
 def parse(text: bytes | str) -> Json:

@@ -88,7 +88,10 @@ class Settings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Settings:
-        """Settings from variables named `FANFOLD_…`; what is absent keeps its default. Raises ValueError naming a bad variable."""
+        """Settings from variables named `FANFOLD_…`; what is absent keeps its default.
+
+        Raises ValueError naming a bad variable.
+        """
         given: dict[str, object] = {}
         for f in fields(cls):
             text = environ.get(PREFIX + f.name.upper())
@@ -129,6 +132,4 @@ def _decode(kind: str, text: str) -> object:
             return text == "1"
         case _:
             classes = json.loads(text)
-            return {
-                name: ClassSettings(**{**given, "lanes": tuple(given["lanes"])}) for name, given in classes.items()
-            }
+            return {name: ClassSettings(**{**given, "lanes": tuple(given["lanes"])}) for name, given in classes.items()}

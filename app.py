@@ -1,0 +1,21 @@
+"""The CDK composition root: configuration from context, one stack, synth. Makes no AWS call and no git call."""
+
+from __future__ import annotations
+
+from aws_cdk import App
+
+from infra.config import Config
+from infra.nag import check
+from infra.stack import FanfoldStack
+
+
+def main() -> None:
+    """Synthesise the stack the context describes (`docs/operations.md` lists the context keys)."""
+    app = App()
+    config = Config.from_context(app.node.try_get_context)
+    check(FanfoldStack(app, config.stack_name, config=config))
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""`fanfold.client` on asyncio: the same calls with the same promises."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fanfold import calls, session
+from fanfold.calls import Call
+from fanfold.results import TERMINAL, Accepted, Event, Health, ListedRun, Queue, Registration, Run
+from fanfold.session import Session
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+
+class AsyncClient(Session):
+    """The API at `url` for one tenant's `token`, on asyncio; an asynchronous context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience_seconds: float = 30.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(url, token, patience_seconds=patience_seconds)
+        import httpx
+
+        self._http = httpx.AsyncClient(transport=transport, **self._options())
+        self._sleep = sleep
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def health(self) -> Health:
+        """Whether the service is there."""
+        return await self._ask(calls.health())
+
+    async def apply(self, document: Mapping[str, Any] | str | bytes, *, name: str | None = None) -> Registration:
+        """As `Client.apply`."""
+        return await self._ask(session.registration(document, name))
+
+    async def submit(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        version: str | None = None,
+        lane: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        delay: str | float | None = None,
+    ) -> Accepted:
+        """As `Client.submit`."""
+        chosen = key or uuid.uuid4().hex
+        return await self._ask(
+            calls.submit(workflow, input, key=chosen, version=version, lane=lane, tags=tags, delay=delay)
+        )
+
+    async def get(self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False) -> Run:
+        """As `Client.get`."""
+        return await self._ask(calls.get(run_id, wait=wait, steps=steps, inline=inline))
+
+    async def wait(self, run_id: str, *, timeout: float | None = None) -> Run:
+        """As `Client.wait`."""
+        begin = time.monotonic()
+        while True:
+            asked = time.monotonic()
+            run = await self.get(run_id, wait=session.hold(begin, timeout))
+            if run["status"] in TERMINAL:
+                return run
+            session.check_time(run, begin, timeout)
+            if time.monotonic() - asked < session.QUICK_SECONDS:
+                await self._sleep(0.25)
+
+    async def events(self, run_id: str, *, after: int = 0, follow: bool = True) -> AsyncIterator[Event]:
+        """As `Client.events`."""
+        while True:
+            asked = time.monotonic()
+            wait = calls.LONGEST_WAIT_SECONDS if follow else 0
+            page = await self._ask(calls.events(run_id, after=after, wait=wait))
+            for event in page["events"]:
+                after = event["seq"]
+                yield event
+            if page["end"] or not (follow or page["events"]):
+                return
+            if follow and not page["events"] and time.monotonic() - asked < session.QUICK_SECONDS:
+                await self._sleep(0.25)
+
+    async def runs(
+        self, *, status: str | None = None, workflow: str | None = None, tags: list[str] | None = None, page: int = 50
+    ) -> AsyncIterator[ListedRun]:
+        """As `Client.runs`."""
+        cursor = None
+        while True:
+            found = await self._ask(
+                calls.runs(status=status, workflow=workflow, tags=tags or [], limit=page, cursor=cursor)
+            )
+            for run in found["runs"]:
+                yield run
+            cursor = found["next_cursor"]
+            if cursor is None:
+                return
+
+    async def queues(self) -> list[Queue]:
+        """As `Client.queues`."""
+        return await self._ask(calls.queues())
+
+    async def _ask(self, call: Call[T]) -> T:
+        import httpx
+
+        begin = time.monotonic()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                answer = await self._http.request(**self._request(call))
+            except httpx.TransportError as error:
+                pause = self._pause(attempt, since=begin, answer=None)
+                if pause is None:
+                    raise self._not_reachable(error) from error
+            else:
+                pause = self._pause(attempt, since=begin, answer=answer)
+                if answer.status_code not in calls.REPEATED or pause is None:
+                    return session.value_of(call, answer)
+            await self._sleep(pause)

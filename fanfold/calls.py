@@ -1,0 +1,137 @@
+"""Every call of the HTTP API as a value, and the rule for repeating one: what both clients share.
+
+All calls here may be repeated: reads by nature, `PUT` because it registers a hash, a submission
+because it carries an idempotency key of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+from urllib.parse import quote
+
+from fanfold.problems import problem
+from fanfold.results import Accepted, EventPage, Health, Queue, Registration, Run, RunPage
+
+T = TypeVar("T")
+
+LONGEST_WAIT_SECONDS = 20
+"""How long one request may be held: API Gateway cuts HTTP APIs at 30 s, and the answer must travel."""
+
+READ_TIMEOUT_SECONDS = 40.0
+"""Longer than API Gateway lets any request live, so its answer comes first."""
+
+REPEATED = frozenset({429, 502, 503, 504})
+"""Answers that ask to come again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One request, whose answer's JSON is a `T`. `path` is relative to the API's base URL."""
+
+    method: str
+    path: str
+    query: Mapping[str, str | list[str]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    unwrap: str | None = None
+
+
+def health() -> Call[Health]:
+    """Is the service there (no token needed)."""
+    return Call(method="GET", path="v1/health")
+
+
+def apply(name: str, document: str | bytes, *, media_type: str) -> Call[Registration]:
+    """Register a workflow document, `application/json` or `application/yaml`."""
+    data = document.encode() if isinstance(document, str) else document
+    return Call(
+        method="PUT", path=f"v1/workflows/{quote(name, safe='')}", headers={"content-type": media_type}, body=data
+    )
+
+
+def submit(
+    workflow: str,
+    input: Any,
+    *,
+    key: str,
+    version: str | None,
+    lane: str | None,
+    tags: Mapping[str, str] | None,
+    delay: str | float | None,
+) -> Call[Accepted]:
+    """Submit a run under an idempotency key; what is None is left to the service's default."""
+    wanted = {"workflow": workflow, "input": input, "version": version, "lane": lane, "tags": tags, "delay": delay}
+    body = {name: value for name, value in wanted.items() if value is not None}
+    return Call(
+        method="POST",
+        path="v1/runs",
+        headers={"content-type": "application/json", "idempotency-key": key},
+        body=json.dumps(body, allow_nan=False).encode(),
+    )
+
+
+def get(run_id: str, *, wait: int, steps: str | None = None, inline: bool = False) -> Call[Run]:
+    """Read a run, holding the answer up to `wait` seconds until it has ended."""
+    query = {"wait": str(wait)} if wait else {}
+    if steps is not None:
+        query["steps"] = steps
+    if inline:
+        query["inline"] = "true"
+    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}", query=query)
+
+
+def events(run_id: str, *, after: int, wait: int) -> Call[EventPage]:
+    """The journal after a `seq`, holding the answer up to `wait` seconds until there is something."""
+    query = {"after": str(after), "limit": "200"} | ({"wait": str(wait)} if wait else {})
+    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}/events", query=query)
+
+
+def runs(*, status: str | None, workflow: str | None, tags: list[str], limit: int, cursor: str | None) -> Call[RunPage]:
+    """One page of runs, newest first."""
+    wanted: dict[str, str | list[str] | None] = {"status": status, "workflow": workflow, "tag": tags, "cursor": cursor}
+    query = {name: value for name, value in wanted.items() if value}
+    return Call(method="GET", path="v1/runs", query={**query, "limit": str(limit)})
+
+
+def queues() -> Call[list[Queue]]:
+    """How full each class is."""
+    return Call(method="GET", path="v1/queues", unwrap="queues")
+
+
+def value_of(call: Call[T], *, status: int, body: bytes, retry_after: str | None) -> T:
+    """The JSON an answer carries; raises the `Problem` it states instead."""
+    try:
+        value = json.loads(body) if body else None
+    except ValueError as error:
+        if status < 400:
+            raise problem(502, {"detail": "the answer is not JSON: is this a Fanfold API's address?"}) from error
+        value = None
+    if status >= 400:
+        raise problem(status, value, retry_after_seconds=seconds_of(retry_after))
+    if call.unwrap is not None and isinstance(value, dict):
+        value = value.get(call.unwrap, value)
+    return cast(T, value)  # the API's contract says that this call's answer is a T
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """A `Retry-After` in seconds; None when absent or a date (which this service never sends)."""
+    try:
+        return max(0.0, float(retry_after)) if retry_after else None
+    except ValueError:
+        return None
+
+
+def pause_before_repeat(
+    attempt: int, *, retry_after_seconds: float | None, spent_seconds: float, patience_seconds: float, chance: float
+) -> float | None:
+    """Seconds to wait before try `attempt + 1` (attempts count from 1), or None to give up.
+
+    Obeys `Retry-After`, else doubles from 0.1 s to 5 s; `chance` in [0, 1) spreads clients out.
+    It gives up at once when the pause would pass the caller's patience: waiting for nothing helps nobody.
+    """
+    backoff = min(5.0, 0.1 * 2 ** (attempt - 1)) * (0.5 + chance)
+    pause = backoff if retry_after_seconds is None else retry_after_seconds + 0.1 * chance
+    return pause if spent_seconds + pause <= patience_seconds else None

@@ -1,0 +1,155 @@
+"""The typed client. `fanfold.aio` has the same calls on asyncio.
+
+It repeats what was refused for load (429, 502, 503, 504) or not answered, as long as
+`patience_seconds` allows, and raises what is left as an exception of `fanfold.problems`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fanfold import calls, session
+from fanfold.calls import Call
+from fanfold.results import TERMINAL, Accepted, Event, Health, ListedRun, Queue, Registration, Run
+from fanfold.session import Session
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+
+class Client(Session):
+    """The API at `url` for one tenant's `token`; a context manager, safe for threads.
+
+    `patience_seconds` bounds how long one call is repeated. `transport` and `sleep` are for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience_seconds: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(url, token, patience_seconds=patience_seconds)
+        import httpx
+
+        self._http = httpx.Client(transport=transport, **self._options())
+        self._sleep = sleep
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def health(self) -> Health:
+        """Whether the service is there."""
+        return self._ask(calls.health())
+
+    def apply(self, document: Mapping[str, Any] | str | bytes, *, name: str | None = None) -> Registration:
+        """Register a workflow: a mapping, or YAML or JSON text.
+
+        Raises `Invalid` with every reason at once, ValueError when the document has no name.
+        """
+        return self._ask(session.registration(document, name))
+
+    def submit(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        version: str | None = None,
+        lane: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        delay: str | float | None = None,
+    ) -> Accepted:
+        """Submit a run. With the same `key` again it is the same run; without one the client makes one up.
+
+        Raises `Refused` when there is no room, `NotFound` for an unknown workflow, `StateConflict`
+        for a key that came before with another body.
+        """
+        chosen = key or uuid.uuid4().hex
+        return self._ask(calls.submit(workflow, input, key=chosen, version=version, lane=lane, tags=tags, delay=delay))
+
+    def get(self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False) -> Run:
+        """The run as it is, or as it has become within `wait` seconds (at most 25) if it ends by then."""
+        return self._ask(calls.get(run_id, wait=wait, steps=steps, inline=inline))
+
+    def wait(self, run_id: str, *, timeout: float | None = None) -> Run:
+        """The run once it has ended. Raises TimeoutError when that takes longer than `timeout` seconds."""
+        begin = time.monotonic()
+        while True:
+            asked = time.monotonic()
+            run = self.get(run_id, wait=session.hold(begin, timeout))
+            if run["status"] in TERMINAL:
+                return run
+            session.check_time(run, begin, timeout)
+            if time.monotonic() - asked < session.QUICK_SECONDS:
+                self._sleep(0.25)
+
+    def events(self, run_id: str, *, after: int = 0, follow: bool = True) -> Iterator[Event]:
+        """The run's journal after a `seq`, in order and without gaps; reconnects by itself.
+
+        With `follow` it ends when the run has, else with what is there now.
+        """
+        while True:
+            asked = time.monotonic()
+            page = self._ask(calls.events(run_id, after=after, wait=calls.LONGEST_WAIT_SECONDS if follow else 0))
+            for event in page["events"]:
+                after = event["seq"]
+                yield event
+            if page["end"] or not (follow or page["events"]):
+                return
+            if follow and not page["events"] and time.monotonic() - asked < session.QUICK_SECONDS:
+                self._sleep(0.25)
+
+    def runs(
+        self, *, status: str | None = None, workflow: str | None = None, tags: list[str] | None = None, page: int = 50
+    ) -> Iterator[ListedRun]:
+        """All runs, newest first, read `page` at a time (1 to 200)."""
+        cursor = None
+        while True:
+            found = self._ask(calls.runs(status=status, workflow=workflow, tags=tags or [], limit=page, cursor=cursor))
+            yield from found["runs"]
+            cursor = found["next_cursor"]
+            if cursor is None:
+                return
+
+    def queues(self) -> list[Queue]:
+        """How full each class is."""
+        return self._ask(calls.queues())
+
+    def _ask(self, call: Call[T]) -> T:
+        import httpx
+
+        begin = time.monotonic()
+        attempt = 0
+        while True:
+            attempt += 1
+            answer: httpx.Response | None = None
+            try:
+                answer = self._http.request(**self._request(call))
+            except httpx.TransportError as error:
+                pause = self._pause(attempt, since=begin, answer=None)
+                if pause is None:
+                    raise self._not_reachable(error) from error
+            else:
+                pause = self._pause(attempt, since=begin, answer=answer)
+                if answer.status_code not in calls.REPEATED or pause is None:
+                    return session.value_of(call, answer)
+            self._sleep(pause)

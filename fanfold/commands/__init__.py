@@ -1,0 +1,1 @@
+"""The commands of `fanfold`, by what they are about."""

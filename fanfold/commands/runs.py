@@ -1,0 +1,179 @@
+"""Workflows and runs: `apply`, `submit`, `show`, `runs`, `events`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fanfold import progress
+from fanfold.client import Client
+from fanfold.commands import output
+from fanfold.commands.output import JsonFlag
+from fanfold.results import TERMINAL, Run
+
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
+
+
+def apply(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Workflow documents, YAML or JSON.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Register workflow documents; each prints its name and version."""
+    results = []
+    with output.client() as client:
+        for path in files:
+            try:
+                document = path.read_bytes()
+            except OSError as error:
+                raise typer.BadParameter(f"{path}: {error.strerror}") from error
+            try:
+                result = client.apply(document)
+            except ValueError as error:
+                raise typer.BadParameter(f"{path}: {error}") from error
+            results.append(result)
+            if not json_:
+                print(f"{result['name']}  {result['version']}")
+    if json_:
+        output.emit(results)
+
+
+def submit(
+    workflow: Annotated[str, typer.Argument(help="The workflow's name.")],
+    input_: Annotated[
+        str, typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads stdin.")
+    ] = "{}",
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same key is the same run.")] = None,
+    lane: Annotated[str | None, typer.Option(help="Lane within the workflow's class.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Label; may be repeated.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit status 1 unless it succeeded.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Submit a run; prints its id."""
+    value, tags = _input(input_), _tags(tag or [])
+    with output.client() as client:
+        accepted = client.submit(workflow, value, key=key, lane=lane, tags=tags or None)
+        if wait:
+            _await_end(client, accepted["id"], json_=json_)
+        elif json_:
+            output.emit(accepted)
+        else:
+            print(accepted["id"])
+
+
+def show(
+    run_id: RunId,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit status 1 unless it succeeded.")] = False,
+    inline: Annotated[bool, typer.Option("--inline", help="Big values themselves, not references to them.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Show a run: its steps, its result."""
+    with output.client() as client:
+        if wait:
+            _await_end(client, run_id, json_=json_)
+            return
+        run = client.get(run_id, inline=inline)
+    if json_:
+        output.emit(run)
+    else:
+        progress.show(run, output.console())
+
+
+def runs(
+    status: Annotated[str | None, typer.Option(help="Only these, comma-separated.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="Only with this label.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 20,
+    json_: JsonFlag = False,
+) -> None:
+    """List runs, newest first."""
+    with output.client() as client:
+        listed = client.runs(status=status, workflow=workflow, tags=tag, page=min(limit, 200))
+        found = list(islice(listed, limit))
+    if json_:
+        output.emit(found)
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("", "id", "workflow", "status", "epoch", "created"):
+        table.add_column(title, no_wrap=True)
+    for run in found:
+        sign, style = progress.MARKS.get(run["status"], ("●", "cyan"))
+        state = run["status"] + (f" ({run['reason']})" if run["reason"] else "")
+        table.add_row(
+            Text(sign, style), run["id"], run["workflow"], Text(state, style), str(run["epoch"]), run["created_at"]
+        )
+    output.console().print(table)
+
+
+def events(
+    run_id: RunId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    after: Annotated[int, typer.Option(min=0, help="Only events with a higher number.")] = 0,
+    json_: JsonFlag = False,
+) -> None:
+    """Print a run's events, one a line (with --json: one JSON object a line)."""
+    with output.client() as client:
+        for event in client.events(run_id, after=after, follow=follow):
+            if json_:
+                output.emit(event, indent=None)
+            else:
+                print(progress.line(event), flush=True)
+
+
+def _await_end(client: Client, run_id: str, *, json_: bool) -> None:
+    """Wait for a run's end, show what happens meanwhile, and leave with status 1 unless it succeeded."""
+    if json_:
+        run = client.wait(run_id)
+        output.emit(run)
+    else:
+        run = client.get(run_id)
+        if run["status"] not in TERMINAL:
+            _exhaust(progress.watch(client.events(run_id), output.console(), run))
+            run = client.wait(run_id)
+        _result(run)
+    if run["status"] != "succeeded":
+        raise typer.Exit(output.RUN_FAILED)
+
+
+def _exhaust(events: Iterable[object]) -> None:
+    for _ in events:
+        pass
+
+
+def _result(run: Run) -> None:
+    progress.show(run, output.console())
+
+
+def _input(text: str) -> Any:
+    """The JSON that an option gives or names a file of. Raises `typer.BadParameter`."""
+    try:
+        if text == "@-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        return json.loads(text, parse_constant=_refuse)
+    except OSError as error:
+        raise typer.BadParameter(f"--input: {text[1:]}: {error.strerror}") from error
+    except ValueError as error:
+        raise typer.BadParameter(f"--input is not JSON: {error}") from error
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _tags(given: list[str]) -> dict[str, str]:
+    tags = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            raise typer.BadParameter(f"--tag {text}: a label is NAME=VALUE")
+        tags[name] = value
+    return tags

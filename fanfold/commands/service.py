@@ -1,0 +1,163 @@
+"""The service's own side: `worker`, `queues`, `token create|list|revoke`."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fanfold import local, tokens
+from fanfold.commands import output
+from fanfold.commands.output import JsonFlag
+from fanfold.local import LocalError
+
+if TYPE_CHECKING:
+    from functions.engine.ports import Token
+
+token_app = typer.Typer(help="Make, list and revoke tokens (with AWS credentials).", no_args_is_help=True)
+
+StackName = Annotated[str | None, typer.Option("--stack", help="The deployed stack; default: the local one.")]
+
+
+def worker(
+    class_: Annotated[str, typer.Option("--class", help="The class of runs to work on.")] = "model",
+    concurrency: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 32,
+    lanes: Annotated[str | None, typer.Option(help="Comma-separated, best first; default: all of the class.")] = None,
+    endpoint: Annotated[str | None, typer.Option(help="An AWS endpoint other than the deployment's.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Work on runs as a process; SIGTERM lets it finish or hand over what it has."""
+    environ = _worker_environment(endpoint)
+    os.environ.update(environ)  # boto3 reads the process's environment and nothing else
+    if "AWS_PROFILE" not in environ:
+        os.environ.pop("AWS_PROFILE", None)
+    from functions.runtime.process import Exit, serve
+    from functions.runtime.settings import Settings
+
+    try:
+        settings = Settings.from_env(environ)
+        chosen = tuple(lanes.split(",")) if lanes else None
+        facts = {"class": class_, "lanes": chosen, "concurrency": concurrency, "pid": os.getpid()}
+        if json_:
+            output.emit(facts, indent=None)
+        else:
+            output.say(f"Worker {os.getpid()}: class {class_}, {concurrency} runs at once.")
+        ended = serve(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
+    except ValueError as error:
+        raise LocalError(f"{error}.", status=2) from error
+    if ended is Exit.SPENT:
+        # A task's thread that can't be stopped ends with this program image; the worker goes on in a new one.
+        output.say("A task would not stop: the worker starts anew.")
+        os.execv(sys.executable, [sys.executable, "-m", "fanfold.cli", *sys.argv[1:]])
+
+
+def _worker_environment(endpoint: str | None) -> dict[str, str]:
+    environ = dict(os.environ) | ({"AWS_ENDPOINT_URL": endpoint} if endpoint else {})
+    stack = local.read(output.state())
+    if stack is not None:
+        return stack.environment(environ)
+    if not environ.get("FANFOLD_TABLE"):
+        raise LocalError("A worker needs a deployment: FANFOLD_… variables, or a local stack (`fanfold up`).", status=2)
+    return environ
+
+
+def queues(json_: JsonFlag = False) -> None:
+    """Show how full each class is."""
+    with output.client() as client:
+        found = client.queues()
+    if json_:
+        output.emit(found)
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("class", "lanes", "queued", "bound", "oldest", "drains"):
+        table.add_column(title)
+    for queue in found:
+        lanes = ", ".join(f"{name} {lane['queued']}" for name, lane in queue["lanes"].items())
+        oldest, drain = queue["oldest_age_seconds"], queue["drain_per_second"]
+        table.add_row(
+            queue["class"],
+            lanes,
+            str(queue["queued"]),
+            str(queue["max_queue_depth"] or "none"),
+            "" if oldest is None else f"{oldest:.0f} s",
+            "" if drain is None else f"{drain:.1f}/s",
+        )
+    output.console().print(table)
+
+
+@token_app.command("create")
+def create(
+    stack: StackName = None,
+    tenant: Annotated[str, typer.Option(help="Whose runs it sees.")] = "default",
+    owner: Annotated[str | None, typer.Option(help="Who has it; default: you.")] = None,
+    scope: Annotated[list[str] | None, typer.Option(help="submit, read, operate or admin; default: all.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Make a token; its text is shown this once."""
+    text, token = tokens.create(
+        _deployment(stack),
+        tenant=tenant,
+        owner=owner or getpass.getuser(),
+        scopes=frozenset(scope) if scope else tokens.ALL_SCOPES,
+        now=_now(),
+        draw=secrets.token_bytes,
+    )
+    if json_:
+        output.emit({"token": text, **_shown(token)})
+    else:
+        print(text)
+
+
+@token_app.command("list")
+def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
+    """List tokens: whose, what for, since when; never the secrets."""
+    found = [_shown(token) for token in tokens.list_all(_deployment(stack))]
+    if json_:
+        output.emit(found)
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("id", "tenant", "owner", "scopes", "created", "revoked"):
+        table.add_column(title)
+    for token in found:
+        scopes = ", ".join(token["scopes"])
+        row = (token["id"], token["tenant"], token["owner"], scopes, token["created_at"], token["revoked_at"] or "")
+        table.add_row(*row)
+    output.console().print(table)
+
+
+@token_app.command("revoke")
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id (the part after `ff_`).")],
+    stack: StackName = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Revoke a token; API Gateway may let it pass for up to five minutes more."""
+    token = _shown(tokens.revoke(_deployment(stack), token_id, now=_now()))
+    if json_:
+        output.emit(token)
+    else:
+        print(f"{token['id']} of {token['owner']} is revoked; it may work up to five minutes longer.")
+
+
+def _deployment(stack_name: str | None) -> dict[str, str]:
+    return tokens.environment_of(stack_name, local.read(output.state()), os.environ)
+
+
+def _now() -> datetime:
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)  # stored times have milliseconds
+
+
+def _shown(token: Token) -> dict[str, Any]:
+    shown = {name: value for name, value in asdict(token).items() if name != "sha256"}
+    times = {
+        name: value.isoformat(timespec="milliseconds") for name, value in shown.items() if isinstance(value, datetime)
+    }
+    return {**shown, **times, "scopes": sorted(token.scopes)}

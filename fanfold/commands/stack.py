@@ -1,0 +1,97 @@
+"""The local stack: `up`, `down`, `demo`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import asdict
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from fanfold import deploy, progress
+from fanfold.commands import output
+from fanfold.commands.output import JsonFlag
+from fanfold.demo import demonstrate
+from fanfold.deploy import Options
+
+
+def up(
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help=f"The emulator's port (default {deploy.DEFAULT_PORT}).")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(envvar="AWS_ENDPOINT_URL", help="Deploy to this emulator instead of starting one.")
+    ] = None,
+    workers: Annotated[
+        str, typer.Option(metavar="lambda|none", help="Who executes runs; none: `fanfold worker`.")
+    ] = "lambda",
+    max_queue_depth: Annotated[
+        int | None, typer.Option(min=0, help="Most runs that may be queued; 0: any number.")
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Start the AWS emulator, deploy into it, make a token, apply the examples. Safe to repeat."""
+    if workers not in ("lambda", "none"):
+        raise typer.BadParameter("--workers is lambda or none")
+    if port is not None and endpoint is not None:
+        raise typer.BadParameter("--port is the port of an emulator to start, --endpoint one that runs: not both")
+    _end_in_order()
+    options = Options(port=port, endpoint=endpoint, workers=workers, max_queue_depth=max_queue_depth)
+    stack = deploy.up(options, state=output.state(), environ=os.environ, report=output.say)
+    if json_:
+        print(deploy.as_json(stack))
+        return
+    print(f"\nThe API is at      {stack.api_url}")
+    print(f"All about it is in {output.state() / 'local.json'}")
+    _next_commands("submit diamond --wait", "runs", "down")
+
+
+def down(json_: JsonFlag = False) -> None:
+    """Stop what `up` started."""
+    stopped = deploy.down(state=output.state())
+    if json_:
+        output.emit({"stopped": stopped})
+    else:
+        print("Stopped." if stopped else "Nothing was up.")
+
+
+def demo(
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The port, if the stack is not up yet.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Bring the stack up, run a diamond, kill the process that works on it, watch it finish all the same."""
+    _end_in_order()
+    stack = deploy.running(output.state())
+    if stack is None:
+        stack = deploy.up(Options(port=port), state=output.state(), environ=os.environ, report=output.say)
+    outcome = demonstrate(stack, report=output.say if json_ else _tell)
+    run = outcome.run
+    if json_:
+        output.emit(asdict(outcome))
+        return
+    progress.show(run, output.console())
+    counts = ", ".join(f"{step} {times}" for step, times in outcome.executions.items())
+    print(f"\nProcess {outcome.killed_pid} was killed; {outcome.seconds_from_kill} s later the run had ended.")
+    print(f"epoch: {run['epoch']} (claimed twice); executions of each step by the ledger: {counts}")
+    _next_commands(f"events {run['id']}", "submit diamond --wait", "down")
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)
+
+
+def _next_commands(*commands: str) -> None:
+    for number, command in enumerate(commands):
+        print(f"{'' if number else 'Next:':<18} fanfold {command}")
+
+
+def _end_in_order() -> None:
+    """Make SIGTERM an exception, as Ctrl-C is: what was started is then stopped on the way out."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)

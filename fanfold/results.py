@@ -1,0 +1,141 @@
+"""The shapes of the API's answers: plain JSON objects with their types written down.
+
+Times are RFC 3339 UTC texts with milliseconds. A value that is too big to be inline is an object
+with `$ref`, `bytes`, `sha256` and a presigned `url` in its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
+"""The `status` values in which a run has ended."""
+
+
+class Health(TypedDict):
+    """What the service says of itself, without a token."""
+
+    status: str
+    version: str
+
+
+class Registration(TypedDict):
+    """A registered workflow version; `version` is `sha256:` and the hash of the canonical document."""
+
+    name: str
+    version: str
+    created_at: str
+
+
+class Accepted(TypedDict):
+    """A run as its submission answers it: durable from here on."""
+
+    id: str
+    status: str
+    workflow: str
+    version: str
+    created_at: str
+    links: dict[str, str]
+
+
+class Fault(TypedDict):
+    """Why a step or run failed: a stable `type` for programs, a `message` for people."""
+
+    type: str
+    message: str
+
+
+class Step(TypedDict):
+    """Where one step of a run stands; `attempts` counts executions begun."""
+
+    status: str
+    attempts: int
+    started_at: str | None
+    finished_at: str | None
+    output: Any
+    error: Fault | None
+
+
+# `class` is a keyword, so the types that have it are written in the functional form.
+RunSummary = TypedDict(
+    "RunSummary",
+    {
+        "id": str,
+        "workflow": str,
+        "version": str,
+        "status": str,
+        "reason": str | None,
+        "error": Fault | None,
+        "class": str,
+        "lane": str,
+        "tags": dict[str, str],
+        "created_at": str,
+        "started_at": str | None,
+        "finished_at": str | None,
+        "epoch": int,
+        "links": dict[str, str],
+    },
+)
+
+
+class Run(RunSummary):
+    """A run with its payloads and its steps, in document order."""
+
+    input: Any
+    output: Any
+    steps: dict[str, Step]
+
+
+class ListedRun(RunSummary):
+    """A run in a list: without payloads and steps; `cursor` goes on after it."""
+
+    cursor: str
+
+
+class Event(TypedDict):
+    """One entry of a run's journal; `seq` counts from 1 without gaps. What it is about stands beside it."""
+
+    seq: int
+    at: str
+    type: str
+    step: NotRequired[str]
+    attempt: NotRequired[int]
+    error: NotRequired[Fault | None]
+    delay_seconds: NotRequired[float]
+    epoch: NotRequired[int]
+    worker: NotRequired[str]
+    data: NotRequired[Any]
+
+
+class EventPage(TypedDict):
+    """A part of a journal; `end` says that the run has ended and nothing more will come."""
+
+    events: list[Event]
+    last_seq: int
+    end: bool
+
+
+class RunPage(TypedDict):
+    """A page of runs, newest first; more are there exactly when `next_cursor` is not null."""
+
+    runs: list[ListedRun]
+    next_cursor: str | None
+
+
+class Lane(TypedDict):
+    """How many runs one lane holds."""
+
+    queued: int
+
+
+Queue = TypedDict(
+    "Queue",
+    {
+        "class": str,
+        "lanes": dict[str, Lane],
+        "queued": int,
+        "max_queue_depth": int,
+        "oldest_age_seconds": float | None,
+        "drain_per_second": float | None,
+    },
+)

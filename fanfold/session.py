@@ -1,0 +1,105 @@
+"""What the two clients share: how a request is made, when it is repeated, how long one waits."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fanfold import calls
+from fanfold.calls import Call
+from fanfold.problems import NotReachable
+from fanfold.results import Registration, Run
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+QUICK_SECONDS = 1.0
+"""A held request that comes back empty sooner than this was not held (the service is short of waiters)."""
+
+
+class Session:
+    """What both clients are made of, whatever way they wait."""
+
+    def __init__(self, url: str, token: str | None, *, patience_seconds: float) -> None:
+        self.url = url.rstrip("/") + "/"
+        self.patience_seconds = patience_seconds
+        self._headers = {"accept": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
+
+    def _options(self) -> dict[str, Any]:
+        # httpx takes a third of a second to import, and whoever only imports this package never needs it.
+        import httpx
+
+        return {
+            "headers": self._headers,
+            "timeout": httpx.Timeout(calls.READ_TIMEOUT_SECONDS, connect=5.0),
+            "follow_redirects": True,  # answers over 5 MB come from the bucket
+        }
+
+    def _request(self, call: Call[Any]) -> dict[str, Any]:
+        return {
+            "method": call.method,
+            "url": self.url + call.path,
+            "params": dict(call.query) or None,
+            "headers": dict(call.headers),
+            "content": call.body,
+        }
+
+    def _pause(self, attempt: int, *, since: float, answer: httpx.Response | None) -> float | None:
+        stated = calls.seconds_of(answer.headers.get("retry-after")) if answer is not None else None
+        return calls.pause_before_repeat(
+            attempt,
+            retry_after_seconds=stated,
+            spent_seconds=time.monotonic() - since,
+            patience_seconds=self.patience_seconds,
+            chance=random.random(),
+        )
+
+    def _not_reachable(self, error: Exception) -> NotReachable:
+        return NotReachable(f"no answer from {self.url}: {str(error) or type(error).__name__}")
+
+
+def value_of(call: Call[T], answer: httpx.Response) -> T:
+    return calls.value_of(
+        call, status=answer.status_code, body=answer.content, retry_after=answer.headers.get("retry-after")
+    )
+
+
+def registration(document: Mapping[str, Any] | str | bytes, name: str | None) -> Call[Registration]:
+    """A document as it is given: a mapping goes as JSON, text as the YAML it is (JSON is YAML)."""
+    if isinstance(document, Mapping):
+        stated = document.get("name")
+        text: str | bytes = json.dumps(document, allow_nan=False)
+        media_type = "application/json"
+    else:
+        import yaml
+
+        text, media_type = document, "application/yaml"
+        try:
+            parsed = yaml.safe_load(document) if name is None else None
+        except yaml.YAMLError as error:
+            raise ValueError(f"the document is not YAML: {error}") from error
+        stated = parsed.get("name") if isinstance(parsed, dict) else None
+    chosen = name or stated
+    if not isinstance(chosen, str):
+        raise ValueError("the document has no `name`")
+    return calls.apply(chosen, text, media_type=media_type)
+
+
+def hold(begin: float, timeout: float | None) -> int:
+    """Seconds the next read may be held: never past the caller's own timeout."""
+    if timeout is None:
+        return calls.LONGEST_WAIT_SECONDS
+    left = timeout - (time.monotonic() - begin)
+    return int(min(calls.LONGEST_WAIT_SECONDS, max(0.0, left)))
+
+
+def check_time(run: Run, begin: float, timeout: float | None) -> None:
+    if timeout is not None and time.monotonic() - begin >= timeout:
+        raise TimeoutError(f"run {run['id']} is still {run['status']} after {timeout:g} s")

@@ -1,0 +1,107 @@
+"""Tokens made, listed and revoked with AWS credentials instead of a token: how a deployment gets its first one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fanfold.local import LocalError, LocalStack
+
+if TYPE_CHECKING:
+    from functions.engine.ports import Token, Tokens
+
+T = TypeVar("T")
+
+ALL_SCOPES = frozenset({"submit", "read", "operate", "admin"})
+
+
+def environment_of(
+    stack_name: str | None, local_stack: LocalStack | None, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment in which a deployment's table is reached.
+
+    A stack's name is looked up in CloudFormation with the caller's AWS credentials; without one it is
+    the local stack. Raises `LocalError` when there is neither.
+    """
+    if stack_name is None or (local_stack is not None and stack_name == local_stack.stack):
+        if local_stack is None:
+            raise LocalError("Whose tokens? Name a deployed stack with --stack, or start a local one.", status=2)
+        return local_stack.environment(environ)
+    return {**environ, **_settings_of(stack_name)}
+
+
+def _settings_of(stack_name: str) -> dict[str, str]:
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        found = boto3.client("cloudformation").describe_stacks(StackName=stack_name)
+    except (BotoCoreError, ClientError) as error:
+        raise LocalError(f"Stack {stack_name!r} could not be read: {error}") from error
+    outputs = {o.get("OutputKey"): o.get("OutputValue", "") for o in found["Stacks"][0].get("Outputs", [])}
+    if "Settings" not in outputs:
+        raise LocalError(f"Stack {stack_name!r} is no Fanfold deployment: it has no output named Settings.", status=2)
+    return {str(name): str(value) for name, value in json.loads(outputs["Settings"]).items()}
+
+
+def create(
+    environ: Mapping[str, str],
+    *,
+    tenant: str,
+    owner: str,
+    scopes: frozenset[str],
+    now: datetime,
+    draw: Callable[[int], bytes],
+) -> tuple[str, Token]:
+    """Store a new token; gives its text, which is nowhere to be had again, and what was stored."""
+    from functions.runtime.credentials import mint
+
+    try:
+        text, token = mint(tenant=tenant, owner=owner, scopes=scopes, now=now, draw=draw)
+    except ValueError as error:
+        raise LocalError(f"{error}.", status=2) from error
+    _run(environ, lambda tokens: tokens.put(token))
+    return text, token
+
+
+def list_all(environ: Mapping[str, str]) -> Sequence[Token]:
+    """All tokens of the deployment, revoked ones too."""
+    return _run(environ, lambda tokens: tokens.list())
+
+
+def revoke(environ: Mapping[str, str], token_id: str, *, now: datetime) -> Token:
+    """Mark a token revoked; it works up to five minutes longer. Raises `LocalError` for an unknown id."""
+    return _run(environ, lambda tokens: tokens.revoke(token_id, now=now))
+
+
+def _run(environ: Mapping[str, str], use: Callable[[Tokens], Coroutine[Any, Any, T]]) -> T:
+    """Do one thing with the deployment's tokens; the services' errors become one sentence."""
+    import boto3
+
+    from functions.engine.errors import FanfoldError, InfrastructureError
+    from functions.runtime.settings import Settings
+    from functions.runtime.wiring import Aws, services
+
+    session = boto3.Session(
+        # What is None here is found as AWS tools find it: profile, role, region of the configuration.
+        aws_access_key_id=environ.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
+        aws_session_token=environ.get("AWS_SESSION_TOKEN"),
+        region_name=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"),
+    )
+    aws = Aws(session, endpoint_url=environ.get("AWS_ENDPOINT_URL"), threads=1)
+
+    async def ask() -> T:
+        return await use(services(Settings.from_env(environ), aws).tokens)
+
+    try:
+        return asyncio.run(ask())
+    except InfrastructureError as error:
+        raise LocalError(f"The token table gave no answer: {error}.") from error
+    except FanfoldError as error:
+        raise LocalError(f"{error}.", status=2) from error
+    finally:
+        aws.close()

@@ -1,0 +1,213 @@
+"""Runs' records in DynamoDB: conditional whole-item puts, strong reads, two indexes that only find."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from functions.adapters.aws import Call, Client
+from functions.adapters.items import (
+    DUE_INDEX,
+    DUE_PK,
+    DUE_SK,
+    LIST_INDEX,
+    LIST_PK,
+    LIST_SK,
+    MAX_ITEM_BYTES,
+    PK,
+    TTL,
+    Item,
+    due_partition,
+    expired,
+    from_item,
+    head_key,
+    index_key,
+    list_partition,
+    list_sort,
+    pack,
+    run_key,
+    seconds,
+    size,
+    to_item,
+)
+from functions.adapters.record import to_ms
+from functions.engine.errors import Conflict, LimitExceeded, Throttled
+from functions.engine.ports import Absent, Condition, FirstClaim, IndexKey, Replaces, RunKey
+from functions.engine.run import SCHEMA, Run
+
+MAX_BATCH_KEYS: Final = 100
+"""BatchGetItem takes no more keys in one call."""
+
+BATCH_TRIES: Final = 6
+"""Rounds of BatchGetItem for keys it leaves over, waiting 50 ms doubling between: 1.6 s in all."""
+
+_ABSENT: Final = f"attribute_not_exists({PK})"
+_EXPIRED: Final = f"{TTL} < :now"
+_ALIVE: Final = f"(attribute_not_exists({TTL}) OR {TTL} >= :now)"
+_MY_FIRST: Final = "(n = :n AND u = :u AND z <= :z)"
+_THAT_VERSION: Final = "(n = :n AND u = :u)"
+
+
+class DynamoRunStore:
+    """A `RunStore` in one table. `call` carries out the calls (the `Aws` object); shards as in `Settings`.
+
+    Puts are never repeated below this class: a put whose answer is lost raises `Unanswered`, and
+    the caller recognises its own write by the record's write id or owner (R3).
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        table: str,
+        index_shards: int = 1,
+        due_shards: int = 1,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._call = call
+        self._table = table
+        self._index_shards = index_shards
+        self._due_shards = due_shards
+        self._sleep = sleep
+
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
+        """See `RunStore.put`. `NewerSchema` when what stands was written by newer code."""
+        item = to_item(run, index_shards=self._index_shards, due_shards=self._due_shards)
+        if (item_bytes := size(item)) > MAX_ITEM_BYTES:
+            raise LimitExceeded("dynamodb.item_bytes", f"the record is {item_bytes} bytes, at most {MAX_ITEM_BYTES}")
+        expression, values = _condition(condition, now)
+        try:
+            await self._call(
+                Client.DYNAMODB_ONCE,
+                "put_item",
+                TableName=self._table,
+                Item=item,
+                ConditionExpression=expression,
+                ExpressionAttributeValues=values,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except Conflict as conflict:
+            raise Conflict(_live(conflict.current, now)) from conflict
+
+    async def get(self, key: RunKey, *, now: datetime) -> Run | None:
+        """See `RunStore.get`."""
+        response = await self._call(
+            Client.DYNAMODB,
+            "get_item",
+            TableName=self._table,
+            Key=head_key(key.tenant, key.run_id),
+            ConsistentRead=True,
+        )
+        return _live(response.get("Item"), now)
+
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run]:
+        """See `RunStore.get_many`. `Throttled` when DynamoDB keeps leaving keys over."""
+        if len(keys) > MAX_BATCH_KEYS:
+            raise LimitExceeded("dynamodb.batch_get_keys", f"{len(keys)} keys, at most {MAX_BATCH_KEYS}")
+        items: list[Item] = []
+        # A key named twice is refused by the service.
+        pending = [head_key(key.tenant, key.run_id) for key in dict.fromkeys(keys)]
+        for attempt in range(BATCH_TRIES):
+            if not pending:
+                break
+            if attempt:
+                await self._sleep(0.05 * 2 ** (attempt - 1))
+            response = await self._call(
+                Client.DYNAMODB,
+                "batch_get_item",
+                RequestItems={self._table: {"Keys": pending, "ConsistentRead": True}},
+            )
+            items += response["Responses"].get(self._table, [])
+            pending = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
+        if pending:
+            raise Throttled(f"{len(pending)} keys were left over by {BATCH_TRIES} calls of BatchGetItem")
+        return {run_key(item): from_item(item) for item in items if not expired(item, now)}
+
+    async def page(
+        self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
+    ) -> Sequence[IndexKey]:
+        """See `RunStore.page`: all shards at once, merged."""
+        mark = None if before is None else list_sort(before.created_at, before.run_id)
+        rows = await self._query_shards(
+            (list_partition(tenant, bucket, shard) for shard in range(self._index_shards)),
+            index=LIST_INDEX,
+            partition=LIST_PK,
+            beyond=None if mark is None else (f"{LIST_SK} {'>' if ascending else '<'} :s", {"S": mark}),
+            limit=limit,
+            ascending=ascending,
+        )
+        merged = heapq.merge(*rows, key=lambda row: str(row[LIST_SK]["S"]), reverse=not ascending)
+        return [index_key(row) for row in itertools.islice(merged, limit)]
+
+    async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
+        """See `RunStore.due`: all shards at once, merged."""
+        rows = await self._query_shards(
+            (due_partition(shard) for shard in range(self._due_shards)),
+            index=DUE_INDEX,
+            partition=DUE_PK,
+            beyond=(f"{DUE_SK} <= :s", {"N": str(to_ms(until))}),
+            limit=limit,
+            ascending=True,
+        )
+        merged = heapq.merge(*rows, key=lambda row: int(row[DUE_SK]["N"]))
+        return [run_key(row) for row in itertools.islice(merged, limit)]
+
+    async def _query_shards(self, partitions: Iterable[str], **query: Any) -> list[list[Item]]:
+        return await asyncio.gather(*(self._query(name, **query) for name in partitions))
+
+    async def _query(
+        self,
+        partition_name: str,
+        *,
+        index: str,
+        partition: str,
+        beyond: tuple[str, Mapping[str, str]] | None,
+        limit: int,
+        ascending: bool,
+    ) -> list[Item]:
+        expression, values = f"{partition} = :p", {":p": {"S": partition_name}}
+        if beyond is not None:
+            expression += f" AND {beyond[0]}"
+            values[":s"] = dict(beyond[1])
+        rows: list[Item] = []
+        start: dict[str, Any] = {}
+        while len(rows) < limit:
+            response = await self._call(
+                Client.DYNAMODB,
+                "query",
+                TableName=self._table,
+                IndexName=index,
+                KeyConditionExpression=expression,
+                ExpressionAttributeValues=values,
+                ScanIndexForward=ascending,
+                Limit=limit - len(rows),
+                **start,
+            )
+            rows += response["Items"]
+            if "LastEvaluatedKey" not in response:
+                break
+            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+        return rows
+
+
+def _live(item: Item | None, now: datetime) -> Run | None:
+    return None if item is None or expired(item, now) else from_item(item)
+
+
+def _condition(condition: Condition, now: datetime) -> tuple[str, Item]:
+    """A condition as DynamoDB judges it. An expired row counts as absent in each of them."""
+    values: Item = {":now": {"N": seconds(now)}}
+    match condition:
+        case Absent():
+            return f"{_ABSENT} OR {_EXPIRED}", values
+        case FirstClaim(submission=submission):
+            # A first version in a newer schema is not ours to replace (R12).
+            values |= {":n": {"N": "1"}, ":u": {"B": pack(submission)}, ":z": {"N": str(SCHEMA)}}
+            return f"{_ABSENT} OR {_EXPIRED} OR {_MY_FIRST}", values
+        case Replaces(version=version, submission=submission):
+            values |= {":n": {"N": str(version)}, ":u": {"B": pack(submission)}}
+            return f"{_THAT_VERSION} AND {_ALIVE}", values

@@ -1,0 +1,103 @@
+"""Queue places in memory: bounded counters, in as many shards as the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from functions.engine.admission import retry_after_seconds, shares
+from functions.engine.errors import QueueFull
+from functions.engine.ports import ClassLoad
+from functions.engine.run import Place
+
+
+@dataclass(slots=True, kw_only=True)
+class _Shard:
+    """One counter: places taken (in all and by hour), places returned since ever, its bound (None: none)."""
+
+    limit: int | None
+    taken: int = 0
+    by_hour: dict[int, int] = field(default_factory=dict)
+    drained: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Class:
+    """A class's shards and what the sweeper last sampled."""
+
+    limit: int
+    shards: list[_Shard]
+    turn: int = 0
+    sampled_at: datetime | None = None
+    sampled_drained: int = 0
+    drain_per_second: float | None = None
+    oldest_accepted_at: datetime | None = None
+
+
+class MemoryPlaces:
+    """A `Places` for the classes of `limits` (0: no bound); a class keeps its bound until a `sample` changes it."""
+
+    def __init__(self, limits: Mapping[str, int], shards: int = 1) -> None:
+        self._limits = limits
+        self._shards = shards
+        self._classes: dict[str, _Class] = {}
+
+    def reconfigured(self, limits: Mapping[str, int]) -> MemoryPlaces:
+        """The same counters as a process with other settings sees them."""
+        other = MemoryPlaces(limits, self._shards)
+        other._classes = self._classes
+        return other
+
+    async def reserve(self, class_name: str, *, now: datetime) -> Place:
+        """See `Places.reserve`."""
+        it = self._class(class_name)
+        hour = int(now.timestamp() // 3600)
+        it.turn += 1
+        for step in range(len(it.shards)):
+            number = (it.turn + step) % len(it.shards)
+            shard = it.shards[number]
+            if shard.limit is None or shard.taken < shard.limit:
+                shard.taken += 1
+                shard.by_hour[hour] = shard.by_hour.get(hour, 0) + 1
+                return Place(shard=number, hour=hour)
+        raise QueueFull(
+            class_name, limit=it.limit, retry_after_seconds=retry_after_seconds(it.limit, it.drain_per_second)
+        )
+
+    async def give_back(self, class_name: str, place: Place) -> None:
+        """See `Places.give_back`."""
+        shard = self._class(class_name).shards[place.shard]
+        if shard.by_hour.get(place.hour, 0) > 0:
+            shard.taken -= 1
+            shard.by_hour[place.hour] -= 1
+            shard.drained += 1
+
+    async def load(self, class_name: str) -> ClassLoad:
+        """See `Places.load`."""
+        it = self._class(class_name)
+        return ClassLoad(
+            class_name=class_name,
+            depth=sum(shard.taken for shard in it.shards),
+            limit=it.limit,
+            drain_per_second=it.drain_per_second,
+            oldest_accepted_at=it.oldest_accepted_at,
+        )
+
+    async def sample(self, class_name: str, *, now: datetime, oldest_accepted_at: datetime | None) -> None:
+        """See `Places.sample`."""
+        it = self._class(class_name)
+        it.limit = self._limits[class_name]
+        for shard, limit in zip(it.shards, shares(it.limit, len(it.shards)), strict=True):
+            shard.limit = limit
+        drained = sum(shard.drained for shard in it.shards)
+        if it.sampled_at is not None and now > it.sampled_at:
+            it.drain_per_second = (drained - it.sampled_drained) / (now - it.sampled_at).total_seconds()
+        it.sampled_at, it.sampled_drained, it.oldest_accepted_at = now, drained, oldest_accepted_at
+
+    def _class(self, class_name: str) -> _Class:
+        if class_name not in self._classes:
+            limit = self._limits[class_name]
+            shards = [_Shard(limit=share) for share in shares(limit, self._shards)]
+            self._classes[class_name] = _Class(limit=limit, shards=shards)
+        return self._classes[class_name]

@@ -1,0 +1,162 @@
+"""Runs' records in memory, with the two indexes kept sorted."""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from functions.adapters.items import MAX_ITEM_BYTES
+from functions.engine.errors import Conflict, LimitExceeded
+from functions.engine.ports import Absent, Bucket, Condition, FirstClaim, IndexKey, Replaces, RunKey
+from functions.engine.run import Run, Status
+from functions.engine.values import BlobRef, Value, dump
+
+MAX_KEYS = 100
+"""BatchGetItem takes no more keys in one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCodec:
+    """How a record is stored: with one, every record makes the round trip it makes in the real table."""
+
+    encode: Callable[[Run], Any]
+    decode: Callable[[Any], Run]
+
+
+class MemoryRunStore:
+    """A `RunStore` whose indexes never lag. Without a codec the frozen `Run` itself is kept."""
+
+    def __init__(self, codec: RunCodec | None = None) -> None:
+        self._codec = codec
+        self._rows: dict[RunKey, Any] = {}
+        self._listed: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
+        self._due: list[tuple[datetime, str, str]] = []
+
+    @property
+    def rows(self) -> Mapping[RunKey, Run]:
+        """A snapshot of every record there is, expired ones too: for tests and the simulation to look at."""
+        return {key: self._decode(item) for key, item in self._rows.items()}
+
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
+        """See `RunStore.put`."""
+        key = RunKey(tenant=run.tenant, run_id=run.id)
+        item = self._encode(run)
+        stored = self._rows.get(key)
+        old = None if stored is None else self._decode(stored)
+        standing = None if old is None or expired(old, now) else old
+        if not holds(condition, standing):
+            raise Conflict(standing)
+        self._rows[key] = item
+        if old is not None:
+            self._unindex(old)
+        self._index(run)
+
+    async def get(self, key: RunKey, *, now: datetime) -> Run | None:
+        """See `RunStore.get`."""
+        item = self._rows.get(key)
+        if item is None:
+            return None
+        run = self._decode(item)
+        return None if expired(run, now) else run
+
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run]:
+        """See `RunStore.get_many`."""
+        if len(keys) > MAX_KEYS:
+            raise LimitExceeded("dynamodb.batch_get_keys", f"{len(keys)} keys, at most {MAX_KEYS}")
+        found = {key: await self.get(key, now=now) for key in keys}
+        return {key: run for key, run in found.items() if run is not None}
+
+    async def page(
+        self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
+    ) -> Sequence[IndexKey]:
+        """See `RunStore.page`."""
+        rows = self._listed.get((tenant, bucket), [])
+        mark = None if before is None else (before.created_at, before.run_id)
+        if ascending:
+            start = 0 if mark is None else bisect_right(rows, mark)
+            chosen = rows[start : start + limit]
+        else:
+            end = len(rows) if mark is None else bisect_left(rows, mark)
+            chosen = rows[max(0, end - limit) : end][::-1]
+        return [IndexKey(tenant=tenant, run_id=run_id, created_at=created_at) for created_at, run_id in chosen]
+
+    async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
+        """See `RunStore.due`."""
+        found: list[RunKey] = []
+        for due_at, tenant, run_id in self._due[:limit]:
+            if due_at > until:
+                break
+            found.append(RunKey(tenant=tenant, run_id=run_id))
+        return found
+
+    def _encode(self, run: Run) -> Any:
+        _check_size(run)
+        return run if self._codec is None else self._codec.encode(run)
+
+    def _decode(self, item: Any) -> Run:
+        run: Run = item if self._codec is None else self._codec.decode(item)
+        return run
+
+    def _index(self, run: Run) -> None:
+        insort(self._listed.setdefault((run.tenant, bucket_of(run)), []), (run.created_at, run.id))
+        if run.status is Status.WAITING and run.due_at is not None:
+            insort(self._due, (run.due_at, run.tenant, run.id))
+
+    def _unindex(self, run: Run) -> None:
+        _remove(self._listed[run.tenant, bucket_of(run)], (run.created_at, run.id))
+        if run.status is Status.WAITING and run.due_at is not None:
+            _remove(self._due, (run.due_at, run.tenant, run.id))
+
+
+def expired(run: Run, now: datetime) -> bool:
+    """Whether an ended run's lifetime is over: its row may still be there, and counts as absent."""
+    return run.terminal and run.expires_at is not None and run.expires_at < now
+
+
+def holds(condition: Condition, standing: Run | None) -> bool:
+    """Whether a put under this condition may replace what stands (None: absent or expired)."""
+    match condition:
+        case Absent():
+            return standing is None
+        case FirstClaim(submission=submission):
+            return standing is None or (standing.version == 1 and standing.submission == submission)
+        case Replaces(version=version, submission=submission):
+            return standing is not None and (standing.version, standing.submission) == (version, submission)
+
+
+def bucket_of(run: Run) -> str:
+    """The partition of the list index a run is in: its terminal status, or active."""
+    match run.status:
+        case Status.SUCCEEDED:
+            return Bucket.SUCCEEDED
+        case Status.FAILED:
+            return Bucket.FAILED
+        case Status.CANCELLED:
+            return Bucket.CANCELLED
+        case _:
+            return Bucket.ACTIVE
+
+
+def _remove(rows: list[Any], row: Any) -> None:
+    del rows[bisect_left(rows, row)]
+
+
+def _check_size(run: Run) -> None:
+    """Refuses what can't fit into an item however it is written: its payloads, compressed, are too big."""
+    payloads = b"".join(dump(value) for value in _payloads(run) if not isinstance(value, BlobRef))
+    if len(payloads) > MAX_ITEM_BYTES and len(zlib.compress(payloads)) > MAX_ITEM_BYTES:
+        raise LimitExceeded("dynamodb.item_bytes", f"the record is over {MAX_ITEM_BYTES} bytes")
+
+
+def _payloads(run: Run) -> Iterator[Value]:
+    yield run.input
+    yield run.output
+    for step in run.steps.values():
+        yield step.output
+    for entry in run.journal:
+        if entry.data is not None:
+            yield dict(entry.data)

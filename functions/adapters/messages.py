@@ -1,0 +1,103 @@
+"""Messages as they travel: one ASCII JSON object, `z` its schema number, `k` its kind (`run` or `wake`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from functions.adapters.record import from_ms, to_ms, value_from_list, value_to_list
+from functions.engine.message import Envelope, Message, Wake
+from functions.engine.run import SCHEMA, Place
+from functions.engine.values import Json
+
+_RUN: Final = "run"
+_WAKE: Final = "wake"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a body says: its message, or that it can't be read, or that newer code wrote it (R12)."""
+
+    message: Message | None
+    newer: bool = False
+
+
+def encode(message: Message) -> str:
+    """The body of a message. ASCII: SQS refuses control characters and lone surrogates in the open."""
+    match message:
+        case Envelope():
+            body = {
+                "z": SCHEMA,
+                "k": _RUN,
+                "tenant": message.tenant,
+                "run": message.run_id,
+                "submission": message.submission,
+                "workflow": message.workflow,
+                "version": message.workflow_version,
+                "class": message.class_name,
+                "lane": message.lane,
+                "input": value_to_list(message.input),
+                "tags": dict(message.tags),
+                "hash": message.request_hash,
+                "accepted": to_ms(message.accepted_at),
+                "deadline": to_ms(message.deadline),
+                "queue_deadline": None if message.queue_deadline is None else to_ms(message.queue_deadline),
+                "place": None if message.place is None else [message.place.shard, message.place.hour],
+                "outages": message.outages,
+            }
+        case Wake():
+            body = {
+                "z": SCHEMA,
+                "k": _WAKE,
+                "tenant": message.tenant,
+                "run": message.run_id,
+                "submission": message.submission,
+                "class": message.class_name,
+                "outages": message.outages,
+            }
+    return json.dumps(body, separators=(",", ":"), allow_nan=False)
+
+
+def decode(text: str) -> Opened:
+    """What a body says; never raises, a body can be anything."""
+    try:
+        body = json.loads(text)
+        if body["z"] > SCHEMA:
+            return Opened(message=None, newer=True)
+        return Opened(message=_message(body))
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
+        return Opened(message=None)
+
+
+def _message(body: Json) -> Message | None:
+    match body["k"]:
+        case "run":
+            place, queue_deadline = body["place"], body["queue_deadline"]
+            return Envelope(
+                tenant=body["tenant"],
+                run_id=body["run"],
+                submission=body["submission"],
+                workflow=body["workflow"],
+                workflow_version=body["version"],
+                class_name=body["class"],
+                lane=body["lane"],
+                input=value_from_list(body["input"]),
+                tags=body["tags"],
+                request_hash=body["hash"],
+                accepted_at=from_ms(body["accepted"]),
+                deadline=from_ms(body["deadline"]),
+                queue_deadline=None if queue_deadline is None else from_ms(queue_deadline),
+                place=None if place is None else Place(shard=place[0], hour=place[1]),
+                outages=body["outages"],
+            )
+        case "wake":
+            return Wake(
+                tenant=body["tenant"],
+                run_id=body["run"],
+                submission=body["submission"],
+                class_name=body["class"],
+                outages=body["outages"],
+            )
+        case _:
+            return None

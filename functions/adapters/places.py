@@ -1,0 +1,203 @@
+"""Queue places in the table: one conditional counter per class and shard (R6).
+
+A shard's item, `#places#{class}#{shard}`: `c` places taken, `m` its own bound (-1: none), `h{hour}` places taken by
+hour of acceptance, `d` places returned since ever, and what the sweeper sampled: `t0`/`d0` the time in ms and the
+total of the sample before the last, `t1`/`d1` those of the last (time 0: there was none), `o` on shard 0 the oldest
+queued run's acceptance in ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from functions.adapters.aws import Call, Client
+from functions.adapters.items import PK, SK, Item
+from functions.adapters.record import from_ms, to_ms
+from functions.engine.admission import retry_after_seconds, shares
+from functions.engine.errors import Conflict, QueueFull
+from functions.engine.ports import ClassLoad, Clock, Ids
+from functions.engine.run import Place
+
+REFUSE_SECONDS: Final = 1.0
+"""How long a process that found every shard full refuses without asking."""
+
+KEEP_HOURS: Final = 3
+"""Hours that ended longer ago and hold no place are dropped from the item."""
+
+_HOUR_MS: Final = 3_600_000
+_UNBOUNDED: Final = -1
+
+
+class DynamoPlaces:
+    """A `Places` in the table, for the classes of `limits` (0: no bound), each over `shards` counters.
+
+    `call` carries out the calls (the `Aws` object), never twice. The number of shards may grow,
+    never shrink. A class keeps the bound its items carry until `sample` writes another.
+    """
+
+    def __init__(
+        self, call: Call, table: str, limits: Mapping[str, int], shards: int = 1, *, clock: Clock, ids: Ids
+    ) -> None:
+        self._call = call
+        self._table = table
+        self._limits = limits
+        self._shards = shards
+        self._clock = clock
+        self._ids = ids
+        self._full: dict[str, tuple[float, int, int]] = {}
+
+    async def reserve(self, class_name: str, *, now: datetime) -> Place:
+        """See `Places.reserve`. One write where a place is free in the first shard tried."""
+        self._refuse_if_just_full(class_name)
+        hour = to_ms(now) // _HOUR_MS
+        bounds = shares(self._limits[class_name], self._shards)
+        first = int(self._ids.random() * self._shards)
+        full: list[Item] = []
+        for step in range(self._shards):
+            shard = (first + step) % self._shards
+            bound = bounds[shard]
+            if bound == 0:  # a bound smaller than the number of shards leaves some without any place
+                continue
+            try:
+                await self._update(
+                    class_name,
+                    shard,
+                    f"SET m = if_not_exists(m, :m) ADD c :one, h{hour} :one",
+                    condition="attribute_not_exists(m) OR m < :zero OR c < m",
+                    values={":m": _UNBOUNDED if bound is None else bound, ":one": 1, ":zero": 0},
+                )
+            except Conflict as conflict:
+                full.append(conflict.current or {})
+            else:
+                return Place(shard=shard, hour=hour)
+        limit = sum(_number(item, "m") for item in full)
+        retry_after = retry_after_seconds(limit, _drain_per_second(full))
+        self._full[class_name] = (self._clock.monotonic() + REFUSE_SECONDS, limit, retry_after)
+        raise QueueFull(class_name, limit=limit, retry_after_seconds=retry_after)
+
+    async def give_back(self, class_name: str, place: Place) -> None:
+        """See `Places.give_back`."""
+        try:
+            await self._update(
+                class_name,
+                place.shard,
+                f"ADD c :less, h{place.hour} :less, d :one",
+                condition=f"c > :zero AND h{place.hour} > :zero",
+                values={":less": -1, ":one": 1, ":zero": 0},
+            )
+        except Conflict:
+            return  # the sweeper took it for leaked and subtracted it already: never below zero
+        self._full.pop(class_name, None)
+
+    async def load(self, class_name: str) -> ClassLoad:
+        """See `Places.load`: a strong read of each shard."""
+        items = await self._read(class_name)
+        bounds = shares(self._limits[class_name], self._shards)
+        limits = [_number(item, "m", -1 if bound is None else bound) for item, bound in zip(items, bounds, strict=True)]
+        oldest = _number(items[0], "o")
+        return ClassLoad(
+            class_name=class_name,
+            depth=sum(_number(item, "c") for item in items),
+            limit=0 if _UNBOUNDED in limits else sum(limits),
+            drain_per_second=_drain_per_second(items),
+            oldest_accepted_at=from_ms(oldest) if oldest else None,
+        )
+
+    async def sample(self, class_name: str, *, now: datetime, oldest_accepted_at: datetime | None) -> None:
+        """See `Places.sample`: a read and a write per shard, and one more where an hour has run empty."""
+        items = await self._read(class_name)
+        bounds = [_UNBOUNDED if bound is None else bound for bound in shares(self._limits[class_name], self._shards)]
+
+        def rise(shard: int) -> float:
+            old, new = _number(items[shard], "m", bounds[shard]), bounds[shard]
+            return (float("inf") if new < 0 else new) - (float("inf") if old < 0 else old) if old != new else 0.0
+
+        # One after the other, lowering first: in between, the sum is never above the larger bound.
+        for shard in sorted(range(self._shards), key=rise):
+            oldest = oldest_accepted_at if shard == 0 else None
+            values = {":zero": 0, ":now": to_ms(now), ":m": bounds[shard]}
+            if oldest is not None:
+                values[":o"] = to_ms(oldest)
+            await self._update(
+                class_name,
+                shard,
+                "SET t0 = if_not_exists(t1, :zero), d0 = if_not_exists(d1, :zero), t1 = :now,"
+                " d1 = if_not_exists(d, :zero), c = if_not_exists(c, :zero), m = :m"
+                + (" REMOVE o" if oldest is None else ", o = :o"),
+                values=values,
+            )
+            await self._drop_empty_hours(class_name, shard, items[shard], now)
+
+    def _refuse_if_just_full(self, class_name: str) -> None:
+        until, limit, retry_after = self._full.get(class_name, (0.0, 0, 0))
+        if self._clock.monotonic() < until:
+            raise QueueFull(class_name, limit=limit, retry_after_seconds=retry_after)
+
+    async def _drop_empty_hours(self, class_name: str, shard: int, item: Item, now: datetime) -> None:
+        before = to_ms(now) // _HOUR_MS - KEEP_HOURS
+        empty = [n for n in item if n[0] == "h" and n[1:].isdigit() and int(n[1:]) < before and not _number(item, n)]
+        if not empty:
+            return
+        try:
+            await self._update(
+                class_name,
+                shard,
+                f"REMOVE {', '.join(empty)}",
+                condition=" AND ".join(f"{name} = :zero" for name in empty),
+                values={":zero": 0},
+            )
+        except Conflict:
+            return  # one of them is in use again: the next sample looks anew
+
+    async def _read(self, class_name: str) -> Sequence[Item]:
+        answers = await asyncio.gather(
+            *(
+                self._call(
+                    Client.DYNAMODB,
+                    "get_item",
+                    TableName=self._table,
+                    Key=_key(class_name, shard),
+                    ConsistentRead=True,
+                )
+                for shard in range(self._shards)
+            )
+        )
+        return [answer.get("Item", {}) for answer in answers]
+
+    async def _update(
+        self, class_name: str, shard: int, update: str, *, values: Mapping[str, int], condition: str | None = None
+    ) -> None:
+        conditional: dict[str, Any] = {}
+        if condition is not None:
+            conditional = {"ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        await self._call(
+            Client.DYNAMODB_ONCE,
+            "update_item",
+            TableName=self._table,
+            Key=_key(class_name, shard),
+            UpdateExpression=update,
+            ExpressionAttributeValues={name: {"N": str(value)} for name, value in values.items()},
+            **conditional,
+        )
+
+
+def _key(class_name: str, shard: int) -> Item:
+    return {PK: {"S": f"#places#{class_name}#{shard}"}, SK: {"S": "0"}}
+
+
+def _number(item: Item, name: str, default: int = 0) -> int:
+    return int(item[name]["N"]) if name in item else default
+
+
+def _drain_per_second(items: Sequence[Item]) -> float | None:
+    """Places returned per second between the last two samples, over all shards; None before there are two."""
+    rate = 0.0
+    for item in items:
+        began, ended = _number(item, "t0"), _number(item, "t1")
+        if began == 0 or ended <= began:
+            return None
+        rate += (_number(item, "d1") - _number(item, "d0")) * 1000 / (ended - began)
+    return rate if items else None

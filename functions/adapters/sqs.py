@@ -1,0 +1,192 @@
+"""The queues in SQS: standard queues with fairness groups, our own check of every limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from functions.adapters.aws import THROTTLES, Call, Client, Refused, short_code
+from functions.adapters.messages import decode, encode
+from functions.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered
+from functions.engine.message import Message, QueueName, Received
+from functions.engine.ports import QueueDepth
+
+MAX_BATCH: Final = 10
+MAX_BODY_BYTES: Final = 1_048_576
+MAX_DELAY_SECONDS: Final = 900
+MAX_GROUP_ID: Final = 128
+MAX_VISIBILITY_SECONDS: Final = 43_200
+MAX_WAIT_SECONDS: Final = 20
+# SQS's own limits (Developer Guide, "Amazon SQS message quotas"); emulators accept more.
+
+STALE: Final = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue"})
+"""What SQS answers for a receipt that is no longer valid: the message went to another, or is gone.
+
+`InvalidParameterValue` is also its word for a visibility beyond 12 hours from the receipt.
+"""
+
+
+class SqsQueue:
+    """A `WorkQueue`; `urls` maps every queue in use to its URL. `call` carries out the calls (the `Aws` object).
+
+    A send is never repeated below this class, so an error other than `Unanswered` means: not sent.
+    """
+
+    def __init__(self, call: Call, urls: Mapping[QueueName, str]) -> None:
+        self._call = call
+        self._urls = urls
+
+    async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
+        """See `WorkQueue.send`."""
+        body = encode(message)
+        _check("sqs.message_group_id", len(message.tenant), 1, MAX_GROUP_ID)
+        _check("sqs.delay_seconds", delay_seconds, 0, MAX_DELAY_SECONDS)
+        _check("sqs.message_bytes", len(body), 1, MAX_BODY_BYTES)
+        await self._call(
+            Client.SQS_ONCE,
+            "send_message",
+            QueueUrl=self._urls[queue],
+            MessageBody=body,
+            DelaySeconds=delay_seconds,
+            MessageGroupId=message.tenant,
+        )
+
+    async def receive(
+        self, queue: QueueName, *, limit: int, wait_seconds: int, visibility_seconds: int
+    ) -> Sequence[Received]:
+        """See `WorkQueue.receive`. What a given-up wait still receives comes back after its visibility."""
+        _check("sqs.receive_messages", limit, 1, MAX_BATCH)
+        _check("sqs.wait_seconds", wait_seconds, 0, MAX_WAIT_SECONDS)
+        _check("sqs.visibility_seconds", visibility_seconds, 0, MAX_VISIBILITY_SECONDS)
+        response = await self._call(
+            Client.SQS_RECEIVE,
+            "receive_message",
+            QueueUrl=self._urls[queue],
+            MaxNumberOfMessages=limit,
+            WaitTimeSeconds=wait_seconds,
+            VisibilityTimeout=visibility_seconds,
+            MessageSystemAttributeNames=["ApproximateReceiveCount"],
+        )
+        return [
+            received(
+                queue,
+                message_id=message["MessageId"],
+                receipt=message["ReceiptHandle"],
+                body=message["Body"],
+                receives=int(message["Attributes"]["ApproximateReceiveCount"]),
+            )
+            for message in response.get("Messages", [])
+        ]
+
+    async def hide(self, messages: Sequence[Received], *, seconds: int) -> None:
+        """See `WorkQueue.hide`."""
+        _check("sqs.visibility_seconds", seconds, 0, MAX_VISIBILITY_SECONDS)
+        await self._in_batches("change_message_visibility_batch", messages, VisibilityTimeout=seconds)
+
+    async def delete(self, messages: Sequence[Received]) -> None:
+        """See `WorkQueue.delete`."""
+        await self._in_batches("delete_message_batch", messages)
+
+    async def depth(self, queue: QueueName) -> QueueDepth:
+        """See `WorkQueue.depth`."""
+        response = await self._call(
+            Client.SQS,
+            "get_queue_attributes",
+            QueueUrl=self._urls[queue],
+            AttributeNames=[
+                "ApproximateNumberOfMessages",
+                "ApproximateNumberOfMessagesNotVisible",
+                "ApproximateNumberOfMessagesDelayed",
+            ],
+        )
+        attributes = response["Attributes"]
+        return QueueDepth(
+            visible=int(attributes["ApproximateNumberOfMessages"]),
+            in_flight=int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+            delayed=int(attributes["ApproximateNumberOfMessagesDelayed"]),
+        )
+
+    async def _in_batches(self, operation: str, messages: Sequence[Received], **each: Any) -> None:
+        by_queue: dict[QueueName, list[Received]] = {}
+        for message in messages:
+            by_queue.setdefault(message.queue, []).append(message)
+        answers = await asyncio.gather(
+            *(
+                self._batch(operation, queue, chunk, each)
+                for queue, of_queue in by_queue.items()
+                for chunk in _chunks(of_queue)
+            ),
+            return_exceptions=True,  # one chunk's failure must not leave another's in mid-air
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def _batch(
+        self, operation: str, queue: QueueName, messages: Sequence[Received], each: Mapping[str, Any]
+    ) -> None:
+        response = await self._call(
+            Client.SQS,
+            operation,
+            QueueUrl=self._urls[queue],
+            Entries=[
+                {"Id": str(number), "ReceiptHandle": message.receipt, **each} for number, message in enumerate(messages)
+            ],
+        )
+        for failure in response.get("Failed", []):
+            if short_code(failure["Code"]) not in STALE:
+                raise _entry_error(failure)
+
+
+def received(queue: QueueName, *, message_id: str, receipt: str, body: str, receives: int) -> Received:
+    """A delivery, by our own poll or by an event source mapping, with its body opened."""
+    opened = decode(body)
+    return Received(
+        queue=queue,
+        message_id=message_id,
+        receipt=receipt,
+        body=body,
+        message=opened.message,
+        newer=opened.newer,
+        receives=receives,
+    )
+
+
+def _entry_error(failure: Mapping[str, Any]) -> InfrastructureError:
+    code = short_code(failure["Code"])
+    if code in THROTTLES:
+        return Throttled(code)
+    if not failure.get("SenderFault", False):
+        return Unanswered(code)
+    return Refused(code, str(failure.get("Message", "")))
+
+
+def _chunks(messages: Sequence[Received]) -> Iterator[Sequence[Received]]:
+    rest = iter(messages)
+    while chunk := list(islice(rest, MAX_BATCH)):
+        yield chunk
+
+
+def _check(limit: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise LimitExceeded(limit, f"{value} is not within {least}–{most}")
+
+
+def from_event(event: Mapping[str, Any], urls: Mapping[QueueName, str]) -> Sequence[Received]:
+    """The deliveries of a Lambda invocation by an event source mapping.
+
+    A record names its queue by ARN; `urls` are the queues in use. Raises KeyError for another's queue.
+    """
+    by_name = {url.rsplit("/", 1)[-1]: queue for queue, url in urls.items()}
+    return [
+        received(
+            by_name[record["eventSourceARN"].rsplit(":", 1)[-1]],
+            message_id=record["messageId"],
+            receipt=record["receiptHandle"],
+            body=record["body"],
+            receives=int(record["attributes"]["ApproximateReceiveCount"]),
+        )
+        for record in event["Records"]
+    ]

@@ -1,0 +1,130 @@
+"""Tokens in the table, and the tenants they were made for.
+
+A token's item: `h` (B) SHA-256 of the secret, `t` (S) tenant, `c` (S) scopes separated by spaces, `o` (S) owner, and in
+ms `a` (N) created, `y` (N) expires, `r` (N) revoked. A tenant's item is its keys alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from functions.adapters.aws import Call, Client
+from functions.adapters.items import PK, SK, Item, pack, unpack
+from functions.adapters.record import from_ms, to_ms
+from functions.engine.errors import Conflict, NotFound
+from functions.engine.ports import Token
+
+_TOKENS: Final = "#tokens"
+_TENANTS: Final = "#tenants"
+
+
+class DynamoTokens:
+    """A `Tokens` in the table. `call` carries out the calls (the `Aws` object)."""
+
+    def __init__(self, call: Call, table: str) -> None:
+        self._call = call
+        self._table = table
+
+    async def put(self, token: Token) -> None:
+        """See `Tokens.put`. The tenant first: a token whose tenant nobody sweeps must not come to be."""
+        await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=_key(_TENANTS, token.tenant))
+        try:
+            await self._call(
+                Client.DYNAMODB_ONCE,
+                "put_item",
+                TableName=self._table,
+                Item=_to_item(token),
+                ConditionExpression=f"attribute_not_exists({PK})",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except Conflict as conflict:
+            raise Conflict(_from_item(conflict.current)) from conflict
+
+    async def get(self, token_id: str) -> Token | None:
+        """See `Tokens.get`."""
+        response = await self._call(
+            Client.DYNAMODB, "get_item", TableName=self._table, Key=_key(_TOKENS, token_id), ConsistentRead=True
+        )
+        return _from_item(response["Item"]) if "Item" in response else None
+
+    async def list(self) -> Sequence[Token]:
+        """See `Tokens.list`."""
+        return [_from_item(item) for item in await self._partition(_TOKENS)]
+
+    async def revoke(self, token_id: str, *, now: datetime) -> Token:
+        """See `Tokens.revoke`."""
+        try:
+            response = await self._call(
+                Client.DYNAMODB_ONCE,
+                "update_item",
+                TableName=self._table,
+                Key=_key(_TOKENS, token_id),
+                UpdateExpression="SET r = :now",
+                ConditionExpression=f"attribute_exists({PK}) AND attribute_not_exists(r)",
+                ExpressionAttributeValues={":now": {"N": str(to_ms(now))}},
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except Conflict as conflict:
+            if not conflict.current:
+                raise NotFound(f"there is no token {token_id}") from conflict
+            return _from_item(conflict.current)  # revoked before
+        return _from_item(response["Attributes"])
+
+    async def tenants(self) -> Collection[str]:
+        """See `Tokens.tenants`."""
+        return frozenset(str(item[SK]["S"]) for item in await self._partition(_TENANTS))
+
+    async def _partition(self, name: str) -> builtins.list[Item]:
+        items: builtins.list[Item] = []
+        start: dict[str, Any] = {}
+        while True:
+            response = await self._call(
+                Client.DYNAMODB,
+                "query",
+                TableName=self._table,
+                KeyConditionExpression=f"{PK} = :p",
+                ExpressionAttributeValues={":p": {"S": name}},
+                ConsistentRead=True,
+                **start,
+            )
+            items += response["Items"]
+            if "LastEvaluatedKey" not in response:
+                return items
+            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+
+
+def _key(partition: str, sort: str) -> Item:
+    return {PK: {"S": partition}, SK: {"S": sort}}
+
+
+def _to_item(token: Token) -> Item:
+    item: Item = {
+        **_key(_TOKENS, token.id),
+        "h": {"B": pack(token.sha256)},
+        "t": {"S": token.tenant},
+        "c": {"S": " ".join(sorted(token.scopes))},
+        "o": {"S": token.owner},
+        "a": {"N": str(to_ms(token.created_at))},
+    }
+    if token.expires_at is not None:
+        item["y"] = {"N": str(to_ms(token.expires_at))}
+    if token.revoked_at is not None:
+        item["r"] = {"N": str(to_ms(token.revoked_at))}
+    return item
+
+
+def _from_item(item: Item) -> Token:
+    return Token(
+        id=item[SK]["S"],
+        sha256=unpack(item["h"]["B"]),
+        tenant=item["t"]["S"],
+        scopes=frozenset(item["c"]["S"].split()),
+        owner=item["o"]["S"],
+        created_at=from_ms(int(item["a"]["N"])),
+        expires_at=from_ms(int(item["y"]["N"])) if "y" in item else None,
+        revoked_at=from_ms(int(item["r"]["N"])) if "r" in item else None,
+    )

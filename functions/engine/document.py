@@ -1,0 +1,279 @@
+"""Everything that can be wrong with a workflow document, found in one pass over a stranger's JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from functions.engine import graph
+from functions.engine.errors import Problem
+from functions.engine.expressions import Place, Reading, escape, read
+from functions.engine.findings import Findings, kind_of, shortened
+from functions.engine.query import Expression
+from functions.engine.values import Json, dump
+
+DEFAULT_CLASS = "model"
+"""The class of workers of a document that names none."""
+DEFAULT_TIMEOUT_SECONDS = 86_400.0
+"""How long a run may take, from acceptance, when its document does not say."""
+DEFAULT_MAX_ATTEMPTS = 3
+"""Attempts of a step that has `retry` without `max_attempts`."""
+
+MAX_BYTES = 256 * 1024
+"""Longest document as compact JSON: it has to fit into one DynamoDB item (400 KB) with room to spare."""
+MAX_STEPS = 10_000
+MAX_DEPTH = 40
+"""Deepest nesting of a document: a template's own limit and the levels above it."""
+MAX_ATTEMPTS = 100
+MAX_FACTOR = 100
+
+WORKFLOW_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+STEP_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+_KINDS = ("task", "map", "wait")
+_UNAVAILABLE = ("map", "wait")
+"""Kinds of steps the format has and this version does not run."""
+DOCUMENT_KEYS = ("name", "class", "timeout", "queue_timeout", "steps", "output")
+STEP_KEYS = (*_KINDS, "needs", "join", "when", "on_failure", "input", "timeout", "retry")
+RETRY_KEYS = ("max_attempts", "backoff", "factor", "max_backoff", "jitter", "on_interrupt")
+_JOINS = ("succeeded", "settled", "any")
+
+
+def problems_of(
+    document: Json, *, name: str | None, tasks: Collection[str], classes: Mapping[str, float]
+) -> tuple[Problem, ...]:
+    """Every problem of a document, in document order where there is one; empty when it can be registered."""
+    unreadable = _unreadable(document)
+    if unreadable is not None:
+        return (unreadable,)
+    checker = _Checker(tasks=tasks, classes=classes)
+    checker.document(document, name)
+    return checker.result()
+
+
+def _unreadable(document: Json) -> Problem | None:
+    """What makes looking any further pointless or dangerous."""
+    if not isinstance(document, dict):
+        return Problem(pointer="", detail=f"a workflow is an object, not {kind_of(document)}")
+    level: list[Json] = [document]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, dict) else value)
+            if isinstance(child, (dict, list))
+        ]
+    if level:
+        return Problem(pointer="", detail=f"the document is nested deeper than {MAX_DEPTH} levels")
+    try:
+        size = len(dump(document))
+    except (TypeError, ValueError) as error:
+        return Problem(pointer="", detail=f"the document is not JSON: {error}")
+    if size > MAX_BYTES:
+        return Problem(
+            pointer="", detail=f"the document has {size:,} bytes as compact JSON; the limit is {MAX_BYTES:,}"
+        )
+    return None
+
+
+class _Checker:
+    """Collects the problems of one document."""
+
+    def __init__(self, *, tasks: Collection[str], classes: Mapping[str, float]) -> None:
+        self._tasks = frozenset(tasks)
+        self._classes = classes
+        self._found = Findings()
+        self._add = self._found.add
+        self._max_step_seconds: float | None = None
+        self._class_name = DEFAULT_CLASS
+        self._timeout_seconds: float | None = DEFAULT_TIMEOUT_SECONDS
+
+    def result(self) -> tuple[Problem, ...]:
+        """What was found."""
+        return self._found.result()
+
+    def document(self, document: dict[str, Json], name: str | None) -> None:
+        """Check the whole."""
+        self._found.keys(document, DOCUMENT_KEYS, "")
+        self._name(document, name)
+        self._class(document)
+        if "timeout" in document:
+            self._timeout_seconds = self._found.duration(document["timeout"], "/timeout")
+        if "queue_timeout" in document:
+            self._found.duration(document["queue_timeout"], "/queue_timeout")
+        steps = document.get("steps")
+        if "steps" not in document:
+            self._add("", "`steps` is missing")
+        elif not isinstance(steps, dict):
+            self._add("/steps", f"must be an object of steps by name, not {kind_of(steps)}")
+        elif not steps:
+            self._add("/steps", "a workflow has at least one step")
+        elif len(steps) > MAX_STEPS:
+            self._add("/steps", f"{len(steps):,} steps; the limit is {MAX_STEPS:,}")
+        else:
+            self._steps(steps)
+        for pointer, expression in self._expressions(document.get("output"), "/output").places:
+            # Without steps that can be read there is nothing to hold the names against.
+            for mentioned in sorted(expression.steps - steps.keys() if isinstance(steps, dict) else ()):
+                self._add(pointer, f"there is no step `{shortened(mentioned)}`")
+
+    def _steps(self, steps: dict[str, Json]) -> None:
+        places: dict[str, list[Place]] = {}
+        needs: dict[str, list[str]] = {}
+        for name, step in steps.items():
+            pointer = f"/steps/{escape(name)}"
+            if not STEP_NAME.fullmatch(name):
+                self._add(pointer, "a step's name is a-z, then up to 62 of a-z, 0-9, _ and -")
+            places[name], needs[name] = [], []
+            if isinstance(step, dict):
+                places[name] = self._step(step, pointer)
+                needs[name] = self._needs(name, step.get("needs", []), f"{pointer}/needs", steps)
+            else:
+                self._add(pointer, f"a step is an object, not {kind_of(step)}")
+        upstream = self._acyclic(needs)
+        for name, found in places.items():
+            for pointer, expression in found:
+                self._upstream_only(name, pointer, expression, steps, upstream)
+
+    def _step(self, step: dict[str, Json], pointer: str) -> list[Place]:
+        """Check a step by itself; its expressions come back, for what they refer to."""
+        self._found.keys(step, STEP_KEYS, pointer)
+        self._kind_of(step, pointer)
+        self._found.one_of(step, "join", _JOINS, pointer)
+        self._found.one_of(step, "on_failure", ("fail", "continue"), pointer)
+        if "timeout" in step:
+            self._step_timeout(step["timeout"], f"{pointer}/timeout")
+        if "retry" in step:
+            self._retry(step["retry"], f"{pointer}/retry")
+        places: list[Place] = []
+        for key in ("when", "input"):
+            if key in step:
+                at = f"{pointer}/{key}"
+                reading = self._expressions(step[key], at)
+                places.extend(reading.places)
+                if key == "when" and not reading.single and not reading.problems:
+                    self._add(at, 'must be exactly one expression: "${…}"')
+        return places
+
+    def _kind_of(self, step: dict[str, Json], pointer: str) -> None:
+        kinds = [kind for kind in _KINDS if kind in step]
+        if len(kinds) != 1:
+            given = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            self._add(pointer, f"a step has exactly one of `task`, `map` and `wait`; this one has {given}")
+            return
+        kind = kinds[0]
+        if kind in _UNAVAILABLE:
+            self._add(f"{pointer}/{kind}", f"this version runs task steps; `{kind}` is not available yet")
+            return
+        task = step["task"]
+        if not isinstance(task, str):
+            self._add(f"{pointer}/task", f"must be the name of a task, not {kind_of(task)}")
+        elif task not in self._tasks:
+            close = " or ".join(f"`{name}`" for name in self._found.near(task, self._tasks, n=3))
+            hint = f"; did you mean {close}?" if close else ""
+            self._add(f"{pointer}/task", f"there is no task `{shortened(task)}`{hint}")
+
+    def _needs(self, name: str, needs: Json, pointer: str, steps: Mapping[str, Json]) -> list[str]:
+        """Check a step's needs by themselves; the sound ones come back."""
+        if not isinstance(needs, list):
+            self._add(pointer, f"must be a list of steps' names, not {kind_of(needs)}")
+            return []
+        sound: dict[str, None] = {}
+        for place, needed in enumerate(needs):
+            at = f"{pointer}/{place}"
+            if not isinstance(needed, str):
+                self._add(at, f"must be a step's name, not {kind_of(needed)}")
+            elif needed == name:
+                self._add(at, "a step can't need itself")
+            elif needed not in steps:
+                self._add(at, f"there is no step `{shortened(needed)}`")
+            elif needed in sound:
+                self._add(at, f"`{needed}` is there twice")
+            else:
+                sound[needed] = None
+        return list(sound)
+
+    def _acyclic(self, needs: Mapping[str, list[str]]) -> graph.Upstream | None:
+        """What is upstream of what; None, and a problem for each cycle, when there are cycles."""
+        cycles = graph.cycles(needs)
+        for cycle in cycles:
+            shown = [*cycle, cycle[0]] if len(cycle) <= 20 else [*cycle[:20], f"… ({len(cycle):,} steps)"]
+            self._add(f"/steps/{escape(cycle[0])}/needs", f"a cycle of needs: {' → '.join(shown)}")
+        return None if cycles else graph.Upstream(needs)
+
+    def _upstream_only(
+        self,
+        name: str,
+        pointer: str,
+        expression: Expression,
+        steps: Mapping[str, Json],
+        upstream: graph.Upstream | None,
+    ) -> None:
+        for mentioned in sorted(expression.steps):
+            if mentioned not in steps:
+                self._add(pointer, f"there is no step `{shortened(mentioned)}`")
+            elif mentioned == name:
+                self._add(pointer, "a step can't refer to itself")
+            # In a cycle everything is upstream of everything; there the cycle is problem enough.
+            elif upstream is not None and not upstream.holds(mentioned, name):
+                self._add(pointer, f"step `{mentioned}` is not upstream of `{name}`; add it to `needs`")
+
+    def _expressions(self, source: Json, pointer: str) -> Reading:
+        reading = read(source, pointer)
+        for problem in reading.problems:
+            self._add(problem.pointer, problem.detail)
+        for at, expression in reading.places:
+            for root in sorted(expression.roots & {"item", "index"}):
+                self._add(at, f"`{root}` is there only inside a map")
+        return reading
+
+    def _step_timeout(self, source: Json, pointer: str) -> None:
+        seconds = self._found.duration(source, pointer)
+        if seconds is None:
+            return
+        if self._max_step_seconds is not None and seconds > self._max_step_seconds:
+            limit = f"{self._max_step_seconds:g}s"
+            self._add(pointer, f"longer than {limit}, the longest step of class `{self._class_name}`")
+        if self._timeout_seconds is not None and seconds > self._timeout_seconds:
+            self._add(pointer, f"longer than the whole run's timeout, {self._timeout_seconds:g}s")
+
+    def _retry(self, retry: Json, pointer: str) -> None:
+        if not isinstance(retry, dict):
+            self._add(pointer, f"must be an object, not {kind_of(retry)}")
+            return
+        self._found.keys(retry, RETRY_KEYS, pointer)
+        self._found.one_of(retry, "jitter", ("full", "none"), pointer)
+        self._found.one_of(retry, "on_interrupt", ("retry", "fail"), pointer)
+        if "max_attempts" in retry:
+            attempts = retry["max_attempts"]
+            if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= MAX_ATTEMPTS:
+                self._add(f"{pointer}/max_attempts", f"must be a whole number from 1 to {MAX_ATTEMPTS}")
+        if "factor" in retry:
+            factor = retry["factor"]
+            if not isinstance(factor, (int, float)) or isinstance(factor, bool) or not 1 <= factor <= MAX_FACTOR:
+                self._add(f"{pointer}/factor", f"must be a number from 1 to {MAX_FACTOR}")
+        backoff = self._found.duration(retry["backoff"], f"{pointer}/backoff") if "backoff" in retry else 1.0
+        if "max_backoff" in retry:
+            longest = self._found.duration(retry["max_backoff"], f"{pointer}/max_backoff")
+            if longest is not None and backoff is not None and longest < backoff:
+                self._add(f"{pointer}/max_backoff", f"less than the first delay, `backoff` ({backoff:g}s)")
+
+    def _name(self, document: dict[str, Json], name: str | None) -> None:
+        given = document.get("name")
+        if "name" not in document:
+            self._add("", "`name` is missing")
+        elif not isinstance(given, str) or not WORKFLOW_NAME.fullmatch(given):
+            self._add("/name", "a workflow's name is a-z, then up to 62 of a-z, 0-9 and -")
+        elif name is not None and given != name:
+            self._add("/name", f"the document is called `{given}`, but was sent to `{name}`")
+
+    def _class(self, document: dict[str, Json]) -> None:
+        class_name = document.get("class", DEFAULT_CLASS)
+        if not isinstance(class_name, str):
+            self._add("/class", f"must be the name of a class, not {kind_of(class_name)}")
+        elif class_name not in self._classes:
+            there = ", ".join(f"`{known}`" for known in self._classes) or "none"
+            self._add("/class", f"there is no class `{shortened(class_name)}`; there is {there}")
+        else:
+            self._class_name = class_name
+            self._max_step_seconds = self._classes[class_name]

@@ -1,0 +1,36 @@
+"""What is to be done after a commit. Each is derivable again from the record, or harmless to lose (R17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from functions.engine.run import Place
+from functions.engine.values import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAttempt:
+    """Begin this attempt with this input. Lost: whoever holds the run starts what the record calls running."""
+
+    step: str
+    attempt: int
+    input: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """Send the run's wake, so that it arrives at `at`. Lost: the sweeper rings (R4)."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnPlace:
+    """Give the queue place back. Lost: the sweeper heals the counter (R6)."""
+
+    class_name: str
+    place: Place
+
+
+Effect = StartAttempt | Ring | ReturnPlace

@@ -1,0 +1,248 @@
+"""${…} in a workflow document: templates over JMESPath, read once, evaluated often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from functions.engine.errors import Problem
+from functions.engine.query import Expression, ExpressionError, compile_expression
+from functions.engine.values import Json
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_TEXT",
+    "ExpressionError",
+    "Place",
+    "Reading",
+    "Template",
+    "compile_template",
+    "escape",
+    "read",
+]
+
+MAX_DEPTH = 32
+"""Deepest nesting of a template's JSON. Evaluation recurses, so that it has to have an end."""
+MAX_TEXT = 5_000_000
+"""Longest text, in characters, that putting values into a string may give: the biggest payload there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Constant:
+    value: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    parts: tuple[str | Expression, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Array:
+    items: tuple[_Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Object:
+    members: Mapping[str, _Node]
+
+
+Place = tuple[str, Expression]
+"""An expression and the JSON pointer of the string it stands in."""
+_Node = _Constant | Expression | _Text | _Array | _Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A JSON tree in whose strings ${…} stands for a value.
+
+    `roots` are the names at the root of the scope that it reads (`input`, `steps`, `run`, `item`,
+    `index`), `steps` every step it mentions, `outputs` those of them whose output it may read.
+    `single` says that it is one string with one ${…} and nothing else. Two templates are equal
+    when their `source` is.
+    """
+
+    source: Json
+    roots: frozenset[str] = field(compare=False)
+    steps: frozenset[str] = field(compare=False)
+    outputs: frozenset[str] = field(compare=False)
+    single: bool = field(compare=False)
+    _node: _Node = field(repr=False, compare=False)
+
+    def evaluate(self, scope: Mapping[str, Json]) -> Json:
+        """The tree with every ${…} replaced; what the scope has not is null. Raises `ExpressionError`.
+
+        The result shares parts with the scope and the template: treat all three as immutable.
+        """
+        return _evaluate(self._node, scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was found in a JSON value: its problems, and the sound expressions even where there are problems."""
+
+    problems: tuple[Problem, ...]
+    places: tuple[Place, ...]
+    single: bool
+    _node: _Node = field(repr=False)
+
+
+def read(source: Json, pointer: str) -> Reading:
+    """Look through a JSON value that stands at `pointer`. Keys are taken as they are; only values are looked at."""
+    problems: list[Problem] = []
+    places: list[Place] = []
+    node = _compile(source, pointer, 0, problems, places)
+    return Reading(problems=tuple(problems), places=tuple(places), single=isinstance(node, Expression), _node=node)
+
+
+def compile_template(source: Json, pointer: str) -> tuple[Template | None, list[Problem]]:
+    """The template a JSON value describes, or None and every problem in it; `pointer` is where it stands."""
+    reading = read(source, pointer)
+    if reading.problems:
+        return None, list(reading.problems)
+    template = Template(
+        source=source,
+        roots=frozenset().union(*(e.roots for _, e in reading.places)),
+        steps=frozenset().union(*(e.steps for _, e in reading.places)),
+        outputs=frozenset().union(*(e.outputs for _, e in reading.places)),
+        single=reading.single,
+        _node=reading._node,
+    )
+    return template, []
+
+
+def _compile(source: Json, pointer: str, depth: int, problems: list[Problem], places: list[Place]) -> _Node:
+    if depth > MAX_DEPTH:
+        problems.append(Problem(pointer=pointer, detail=f"nested deeper than {MAX_DEPTH} levels"))
+        return _Constant(value=None)
+    if isinstance(source, str):
+        return _compile_text(source, pointer, problems, places)
+    if isinstance(source, list):
+        items = tuple(
+            _compile(item, f"{pointer}/{place}", depth + 1, problems, places) for place, item in enumerate(source)
+        )
+        if all(isinstance(item, _Constant) for item in items):
+            return _Constant(value=[item.value for item in items if isinstance(item, _Constant)])
+        return _Array(items=items)
+    if isinstance(source, dict):
+        members = {
+            key: _compile(value, f"{pointer}/{escape(key)}", depth + 1, problems, places)
+            for key, value in source.items()
+        }
+        if all(isinstance(member, _Constant) for member in members.values()):
+            return _Constant(value={k: m.value for k, m in members.items() if isinstance(m, _Constant)})
+        return _Object(members=members)
+    return _Constant(value=source)
+
+
+def escape(key: str) -> str:
+    """A key as a part of an RFC 6901 pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _compile_text(text: str, pointer: str, problems: list[Problem], places: list[Place]) -> _Node:
+    if "${" not in text:
+        return _Constant(value=text)
+    parts: list[str | Expression] = []
+    for is_expression, piece in _split(text):
+        if not is_expression:
+            parts.append(piece)
+            continue
+        if not piece.endswith("}"):
+            problems.append(
+                Problem(pointer=pointer, detail="`${` is not closed by `}` (for a literal one write `$${`)")
+            )
+            continue
+        expression, details = compile_expression(piece[2:-1])
+        problems.extend(Problem(pointer=pointer, detail=detail) for detail in details)
+        if expression is not None:
+            parts.append(expression)
+            places.append((pointer, expression))
+    match parts:
+        case [Expression() as expression]:
+            return expression
+        case _ if all(isinstance(part, str) for part in parts):
+            return _Constant(value="".join(part for part in parts if isinstance(part, str)))
+        case _:
+            return _Text(parts=tuple(parts))
+
+
+def _split(text: str) -> Iterator[tuple[bool, str]]:
+    """Text between, and `${…}` with its braces; one that is never closed comes without its end."""
+    plain = ""
+    at = 0
+    while (found := text.find("${", at)) >= 0:
+        if found > at and text[found - 1] == "$":
+            plain += text[at : found - 1] + "${"
+            at = found + 2
+            continue
+        plain += text[at:found]
+        if plain:
+            yield False, plain
+            plain = ""
+        at = _end(text, found + 2)
+        if at < 0:
+            # Without its last character, which may be a brace inside quotes.
+            yield True, "${"
+            return
+        yield True, text[found:at]
+    plain += text[at:]
+    if plain:
+        yield False, plain
+
+
+def _end(text: str, at: int) -> int:
+    """The place after the `}` that closes an expression begun before `at`; -1 when there is none."""
+    depth = 0
+    while at < len(text):
+        char = text[at]
+        if char in "'\"`":
+            at += 1
+            while at < len(text) and text[at] != char:
+                at += 2 if text[at] == "\\" else 1
+        elif char == "{":
+            depth += 1
+        elif char == "}":
+            if depth == 0:
+                return at + 1
+            depth -= 1
+        at += 1
+    return -1
+
+
+def _evaluate(node: _Node, scope: Mapping[str, Json]) -> Json:
+    match node:
+        case _Constant():
+            return node.value
+        case Expression():
+            return node.evaluate(scope)
+        case _Text():
+            return _join(node, scope)
+        case _Array():
+            return [_evaluate(item, scope) for item in node.items]
+        case _Object():
+            return {key: _evaluate(member, scope) for key, member in node.members.items()}
+
+
+def _join(node: _Text, scope: Mapping[str, Json]) -> str:
+    texts: list[str] = []
+    length = 0
+    for part in node.parts:
+        texts.append(part if isinstance(part, str) else _as_text(part.evaluate(scope)))
+        length += len(texts[-1])
+        if length > MAX_TEXT:
+            raise ExpressionError(f"the text grows over {MAX_TEXT:,} characters")
+    return "".join(texts)
+
+
+def _as_text(value: Json) -> str:
+    """A value inside other text: strings as they are, null as nothing, others as compact JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise ExpressionError("a value is nested too deeply to be put into text") from error

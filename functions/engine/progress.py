@@ -1,0 +1,173 @@
+"""How a held run moves on: which steps start, which are skipped, when it ends, when it is let go."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from functions.engine.draft import Draft
+from functions.engine.effects import Ring, StartAttempt
+from functions.engine.expressions import ExpressionError, Template
+from functions.engine.journal import EventType
+from functions.engine.run import Fault, Reason, Run, Status, StepState, StepStatus
+from functions.engine.scope import evaluate
+from functions.engine.terms import MAX_DELAY
+from functions.engine.values import Json, Loaded
+from functions.engine.workflow import Join, Step, Workflow
+
+
+def advance(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
+    """Take a running record as far as it goes without anything new happening."""
+    if draft.now >= draft.run.deadline:
+        draft.fail(Reason.TIMED_OUT, Fault(type="timed_out", message="the run's timeout passed"))
+        return
+    starved = _start_what_can(draft, workflow, loaded)
+    if draft.ended:
+        return
+    if all(state.settled for state in draft.steps.values()):
+        _finish(draft, workflow, loaded)
+        return
+    _let_go_if_idle(draft, starved=starved)
+
+
+def next_timer(run: Run) -> datetime:
+    """When a held run needs a decision though nothing happens: a retry falls due, or its deadline."""
+    return min([run.deadline, *(s.retry_at for s in run.steps.values() if s.retry_at is not None)])
+
+
+def attempt_input(run: Run, workflow: Workflow, step: str, loaded: Loaded) -> Json:
+    """The input of a started attempt, derived again from the record (a lost `StartAttempt`)."""
+    return evaluate(workflow.steps[step].input, run, dict(run.steps), loaded)
+
+
+def _start_what_can(draft: Draft, workflow: Workflow, loaded: Loaded) -> bool:
+    """Start and skip until nothing changes. Returns whether a step could not start for want of time."""
+    starved = False
+    ready = deque(_candidates(draft, workflow))
+    settled_seen = len(draft.newly_settled)
+    while ready and not draft.ended:
+        name = ready.popleft()
+        step, state = workflow.steps[name], draft.steps[name]
+        if state.status is StepStatus.RETRYING and state.retry_at is not None and state.retry_at <= draft.now:
+            starved |= not _start(draft, step, loaded)
+        elif state.status is StepStatus.PENDING:
+            match _join(step, draft.steps):
+                case True:
+                    starved |= not _begin(draft, step, loaded)
+                case False:
+                    draft.settle(name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
+                case None:
+                    pass
+        for settled in draft.newly_settled[settled_seen:]:
+            ready.extend(workflow.dependents(settled))
+        settled_seen = len(draft.newly_settled)
+    return starved
+
+
+def _candidates(draft: Draft, workflow: Workflow) -> Iterable[str]:
+    """The steps that may move now: those behind what was just settled, and retries.
+
+    A held record has no other step that could start, or it would have started before; that keeps
+    the cost of a step independent of how many the workflow has. Only after a claim, or where a
+    step may have been held back for want of time, all are looked at.
+    """
+    horizon = draft.terms.horizon
+    claimed = draft.get("owner") != draft.run.owner
+    if claimed or (horizon is not None and draft.now + timedelta(seconds=workflow.longest_step_seconds) > horizon):
+        return list(workflow.steps)
+    behind = [name for settled in draft.newly_settled for name in workflow.dependents(settled)]
+    return behind + [name for name, state in draft.steps.items() if state.status is StepStatus.RETRYING]
+
+
+def _join(step: Step, steps: dict[str, StepState]) -> bool | None:
+    """Whether the step is to run (True), to be skipped (False), or to wait (None)."""
+    needs = [steps[name].status for name in step.needs]
+    succeeded = sum(status is StepStatus.SUCCEEDED for status in needs)
+    settled = sum(steps[name].settled for name in step.needs)
+    match step.join:
+        case Join.SUCCEEDED:
+            return True if succeeded == len(needs) else False if settled > succeeded else None
+        case Join.SETTLED:
+            return True if settled == len(needs) else None
+        case Join.ANY:
+            return True if succeeded or not needs else False if settled == len(needs) else None
+
+
+def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
+    """A step's turn has come: skip it or start it. Returns False when there is no time to."""
+    if step.when is not None:
+        try:
+            wanted = _truth(_evaluate(draft, step.when, loaded))
+        except ExpressionError as error:
+            draft.fail_step(step, Fault(type="expression_error", message=str(error)))
+            return True
+        if not wanted:
+            draft.settle(step.name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
+            return True
+    return _start(draft, step, loaded)
+
+
+def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
+    """Record an attempt as started. Returns False when its timeout does not fit before the horizon (R11)."""
+    horizon = draft.terms.horizon
+    if horizon is not None and draft.now + timedelta(seconds=step.timeout_seconds) > horizon:
+        return False
+    try:
+        value = _evaluate(draft, step.input, loaded)
+    except ExpressionError as error:
+        draft.fail_step(step, Fault(type="expression_error", message=str(error)))
+        return True
+    state = draft.steps[step.name]
+    attempt = state.attempts + 1
+    draft.step(
+        step.name,
+        status=StepStatus.RUNNING,
+        attempts=attempt,
+        started_at=state.started_at or draft.now,
+        retry_at=None,
+    )
+    draft.note(EventType.STEP_STARTED, step=step.name, attempt=attempt)
+    draft.effects.append(StartAttempt(step=step.name, attempt=attempt, input=value))
+    return True
+
+
+def _evaluate(draft: Draft, template: Template, loaded: Loaded) -> Json:
+    return evaluate(template, draft.run, draft.steps, loaded)
+
+
+def _truth(value: Json) -> bool:
+    """JMESPath's notion: false, null and empty strings, lists and objects are false; 0 is true."""
+    return value is not None and value is not False and value not in ("", [], {})
+
+
+def _finish(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
+    output: Json = None
+    if workflow.output is not None:
+        try:
+            output = _evaluate(draft, workflow.output, loaded)
+        except ExpressionError as error:
+            fault = Fault(type="expression_error", message=f"the workflow's output: {error}")
+            draft.fail(Reason.STEP_FAILED, fault)
+            return
+    draft.succeed(output)
+
+
+def _let_go_if_idle(draft: Draft, *, starved: bool) -> None:
+    """Suspend a run that only waits, and hand over one that has no time left here (R4, R11)."""
+    states = draft.steps.values()
+    if any(state.status is StepStatus.RUNNING for state in states):
+        return
+    timers = [state.retry_at for state in states if state.retry_at is not None]
+    horizon = draft.terms.horizon
+    if starved or (horizon is not None and draft.now >= horizon):
+        due, why = draft.now if starved or not timers else min(timers), "hand_over"
+    elif timers and min(timers) > draft.now + draft.terms.suspend_after:
+        due, why = min(timers), "retry"
+    else:
+        return
+    due = min(due, draft.run.deadline)
+    draft.move(Status.WAITING, due_at=due, crashes=0)
+    draft.note(EventType.RUN_SUSPENDED, data={"for": why})
+    if due <= draft.now + MAX_DELAY:
+        draft.effects.append(Ring(at=due))

@@ -1,0 +1,27 @@
+"""How long to wait before the next attempt."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from functions.engine.workflow import Jitter, RetryPolicy
+
+LONGEST_ASKED = timedelta(days=1)
+"""The longest delay a task may ask for with `Retry(after=…)`."""
+
+
+def delay(policy: RetryPolicy, *, failures: int, chance: float, after_seconds: float | None) -> timedelta:
+    """The delay after the `failures`-th failure (from 1).
+
+    What the task asked for, else `backoff · factor^(failures−1)`, at most `max_backoff`; full jitter
+    takes a `chance` in [0, 1) of it.
+    """
+    if after_seconds is not None:
+        return min(timedelta(seconds=max(0.0, after_seconds)), LONGEST_ASKED)
+    seconds = policy.max_backoff_seconds
+    # factor^n overflows for a long series of failures; it has passed the bound long before.
+    if policy.factor == 1 or failures < 64:
+        seconds = min(seconds, policy.backoff_seconds * policy.factor ** (failures - 1))
+    if policy.jitter is Jitter.FULL:
+        seconds *= chance
+    return timedelta(milliseconds=round(seconds * 1000))

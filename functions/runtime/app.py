@@ -1,0 +1,152 @@
+"""The HTTP API as one callable: Powertools routes, the table of calls says what to, errors become problems.
+
+The resolvers of the two payload formats share everything. Powertools' own validation is off: it
+answers broken JSON with 422, lets NaN and duplicate keys pass, and errors in a shape of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver, Response
+from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
+
+from functions.engine.errors import InfrastructureError
+from functions.runtime.access import caller_of
+from functions.runtime.answers import Answer, reply
+from functions.runtime.calls.desk import desk
+from functions.runtime.http import Health
+from functions.runtime.openapi import document
+from functions.runtime.problems import INTERNAL, PROBLEM_JSON, Problem, no_route, problem_of, wrong_method
+from functions.runtime.requests import Request, request_of
+from functions.runtime.routes import CALLS, Call
+from functions.runtime.telemetry import flush, logger
+from functions.runtime.version import VERSION
+from functions.runtime.wiring import Services
+
+_Work = Callable[[Request], Awaitable[Answer]]
+
+
+class App:
+    """The API on some services: call it as a Lambda handler is called, or await `answer` inside a loop.
+
+    All calls of one process run on one event loop, kept between them; `close` ends it.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._desk = desk(services)
+        self._runner: asyncio.Runner | None = None
+        self._http = self._routed(APIGatewayHttpResolver())
+        self._rest = self._routed(APIGatewayRestResolver())
+
+    def __call__(self, event: Mapping[str, Any], context: object) -> dict[str, Any]:
+        """The proxy answer to a proxy event; no error flies out of it."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        result = self._runner.run(self.answer(event, context))
+        flush()
+        return result
+
+    async def answer(self, event: Mapping[str, Any], context: object) -> dict[str, Any]:
+        """The proxy answer to an event of payload format 2.0 or 1.0."""
+        resolver = self._http if event.get("version") == "2.0" else self._rest
+        try:
+            return await resolver.resolve_async(event, context)  # type: ignore[arg-type]  # any context will do
+        except Exception:
+            # An event that is no proxy event, or a bug of the router: still a problem, never a trace.
+            logger().exception("an event could not be answered")
+            headers = {"Content-Type": PROBLEM_JSON}
+            return {"statusCode": 500, "headers": headers, "body": INTERNAL.body(), "isBase64Encoded": False}
+
+    def close(self) -> None:
+        """End the event loop."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def _routed(self, resolver: ApiGatewayResolver) -> ApiGatewayResolver:
+        def add(method: str, path: str, work: Callable[..., Awaitable[Answer]]) -> None:
+            async def route(**parameters: str) -> Response[str]:
+                # Before the first await: Powertools keeps the event in a place all calls share.
+                event = resolver.current_event
+                return await self._guarded(event.raw_event, event.path, functools.partial(work, **parameters))
+
+            resolver.route(path.replace("{", "<").replace("}", ">"), method)(route)
+
+        for call in CALLS:
+            add(call.method, call.path, functools.partial(self._call, call))
+        add("GET", "/v1/health", self._health)
+        add("GET", "/openapi.json", self._openapi)
+        add("GET", "/docs", self._docs)
+
+        def nowhere(_: Exception) -> Response[str]:
+            return _problem(self._no_route(resolver.current_event.http_method, resolver.current_event.path))
+
+        resolver.not_found(nowhere)
+        return resolver
+
+    async def _guarded(self, event: Mapping[str, Any], path: str, work: _Work) -> Response[str]:
+        try:
+            request = request_of(event, path=path, max_body_bytes=self._services.settings.max_body_bytes)
+            sent = await reply(await work(request), self._services.blobs, name=self._services.ids.token())
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is INTERNAL:
+                logger().exception("a call failed", extra={"path": path})
+            elif isinstance(error, InfrastructureError):
+                logger().warning("a call was not served", extra={"path": path, "error": repr(error)})
+            return _problem(problem)
+        return Response(
+            status_code=sent.status, content_type=sent.media_type, body=sent.body, headers=dict(sent.headers)
+        )
+
+    async def _call(self, call: Call, request: Request, **parameters: str) -> Answer:
+        caller = caller_of(request.identity)
+        caller.must(call.scope)
+        return await call.handler(self._desk, caller, request, **parameters)
+
+    async def _health(self, request: Request) -> Answer:
+        return Answer(content=Health(status="ok", version=VERSION))
+
+    async def _openapi(self, request: Request) -> Answer:
+        return Answer(content=_specification())
+
+    async def _docs(self, request: Request) -> Answer:
+        return Answer(content=_documentation(), media_type="text/html; charset=utf-8")
+
+    def _no_route(self, method: str, path: str) -> Problem:
+        allowed = sorted({call.method for call in CALLS if call.pattern().match(path)})
+        return (wrong_method(method, allowed) if allowed else no_route(path)).problem
+
+
+def _problem(problem: Problem) -> Response[str]:
+    return Response(
+        status_code=problem.status, content_type=PROBLEM_JSON, body=problem.body(), headers=dict(problem.headers)
+    )
+
+
+@functools.cache
+def _specification() -> dict[str, Any]:
+    return document(CALLS, version=VERSION)
+
+
+@functools.cache
+def _documentation() -> str:
+    """Swagger UI from Powertools' own package: one page, nothing loaded from elsewhere."""
+    # Imported when somebody asks for it: no other call needs it.
+    from aws_lambda_powertools.event_handler.openapi import swagger_ui
+
+    assets = Path(swagger_ui.__file__).parent
+    return swagger_ui.generate_swagger_html(
+        spec=json.dumps(_specification()),
+        swagger_js=(assets / "swagger-ui-bundle.min.js").read_text("utf-8"),
+        swagger_css=(assets / "swagger-ui.min.css").read_text("utf-8"),
+        swagger_base_url="",
+        oauth2_config=None,
+    )

@@ -1,0 +1,115 @@
+"""Runs: submit, look at one, its events, list them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from functions.engine.errors import NotFound
+from functions.engine.run import Run
+from functions.runtime import views
+from functions.runtime.access import Caller
+from functions.runtime.answers import Answer
+from functions.runtime.calls.desk import Desk
+from functions.runtime.http import EventList, EventsQuery, RunList, RunQuery, RunsQuery, SubmitBody
+from functions.runtime.listing import Filters, page
+from functions.runtime.requests import Request, body_as, query_as
+from functions.runtime.submit import Submission
+
+_TAG_FILTER = re.compile(r"([A-Za-z0-9._/-]+)(?:[:=](.*))?", re.DOTALL)
+
+
+async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
+    """Accept a run. With an `Idempotency-Key`, a repeat of the same body answers 200 with the run of the first."""
+    key = request.idempotency_key()
+    desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
+    body = body_as(SubmitBody, request)
+    done = await desk.submitter.submit(
+        Submission(
+            tenant=caller.tenant,
+            workflow=body.workflow,
+            workflow_version=body.version,
+            input=body.input,
+            lane=body.lane,
+            tags=body.tags,
+            delay_seconds=float(body.delay),
+            request_hash=hashlib.sha256(request.body).hexdigest(),
+            key=key,
+        )
+    )
+    answer = views.accepted(done.run)
+    headers = {"Location": answer.links.here}
+    if done.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
+
+
+async def show(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """A run, as it is or (`wait`) as soon as it has ended."""
+    query = query_as(RunQuery, request)
+    run = await desk.run_once(caller.tenant, id, until=lambda run: run.terminal, wait_seconds=query.wait)
+    content = await views.run_view(
+        run,
+        payloads=views.Payloads(blobs=desk.services.blobs, inline=query.inline),
+        step_names=await _step_names(desk, run),
+        only=None if query.steps is None else frozenset() if query.steps == ["none"] else frozenset(query.steps),
+    )
+    return Answer(content=content, spill_prefix=_prefix(run))
+
+
+async def events(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """A run's events after `after`; with `wait`, as soon as there is one."""
+    query = query_as(EventsQuery, request)
+    run = await desk.run_once(
+        caller.tenant,
+        id,
+        until=lambda run: run.terminal or run.last_seq > query.after,
+        wait_seconds=query.wait,
+    )
+    chosen = [entry for entry in run.journal if entry.seq > query.after][: query.limit]
+    last_seq = chosen[-1].seq if chosen else min(query.after, run.last_seq)
+    content = EventList(
+        events=[views.event(entry) for entry in chosen],
+        last_seq=last_seq,
+        end=run.terminal and last_seq >= run.last_seq,
+    )
+    return Answer(content=content, spill_prefix=_prefix(run))
+
+
+async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
+    """Runs, newest first. A page may hold fewer than `limit` and still have a `next_cursor`."""
+    query = query_as(RunsQuery, request)
+    filters = Filters(
+        statuses=frozenset(query.status), workflows=frozenset(query.workflow), tags=tuple(map(_tag, query.tag))
+    )
+    found = await page(
+        desk.services.runs,
+        caller.tenant,
+        filters,
+        limit=query.limit,
+        cursor=query.cursor,
+        now=desk.services.clock.now(),
+    )
+    content = RunList(runs=[views.listed(run, cursor) for run, cursor in found.runs], next_cursor=found.next_cursor)
+    return Answer(content=content, spill_prefix=f"{caller.tenant}/lists")
+
+
+async def _step_names(desk: Desk, run: Run) -> tuple[str, ...]:
+    """The steps of a run that was not claimed yet: its record has none, its workflow has."""
+    if run.steps:
+        return ()
+    try:
+        workflow = await desk.workflows.get(run.tenant, run.workflow, run.workflow_version)
+    except NotFound:
+        return ()  # the record is what counts; a run can be shown without its document
+    return tuple(workflow.steps)
+
+
+def _prefix(run: Run) -> str:
+    return f"{run.tenant}/{run.id}/{run.submission}"
+
+
+def _tag(text: str) -> tuple[str, str | None]:
+    """`name`, `name:value` or `name=value`; a name has neither sign in it, a value may have both."""
+    found = _TAG_FILTER.fullmatch(text)
+    return (text, None) if found is None else (found[1], found[2])

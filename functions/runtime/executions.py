@@ -1,0 +1,140 @@
+"""The attempts of one held run: started and stopped so that they match its record (R3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from functions.engine.errors import NotFound
+from functions.engine.events import AttemptFailed, AttemptSucceeded, Emitted, Event
+from functions.engine.expressions import ExpressionError
+from functions.engine.progress import attempt_input
+from functions.engine.run import Fault, Run, StepStatus
+from functions.engine.values import Json, Value
+from functions.engine.workflow import Workflow
+from functions.runtime.attempts import Attempts, Failed, Job, Succeeded
+from functions.runtime.payloads import Payloads
+from functions.runtime.wiring import Services
+from functions.tasks.registry import find
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt's name within its run."""
+
+    step: str
+    number: int
+
+
+class Executions:
+    """The running attempts of one run. Results are handed to `post`, as events."""
+
+    def __init__(
+        self,
+        services: Services,
+        attempts: Attempts,
+        workflow: Workflow,
+        payloads: Payloads,
+        post: Callable[[Event], None],
+    ) -> None:
+        self._services = services
+        self._attempts = attempts
+        self._workflow = workflow
+        self._payloads = payloads
+        self._post = post
+        self._running: dict[Attempt, asyncio.Task[None]] = {}
+
+    def match(self, record: Run, inputs: Mapping[Attempt, Json]) -> None:
+        """Start what the record calls started and is not running, stop what runs and it does not call started.
+
+        `inputs` are those just evaluated; any other is derived from the record.
+        """
+        wanted = {
+            Attempt(name, state.attempts) for name, state in record.steps.items() if state.status is StepStatus.RUNNING
+        }
+        for attempt in self._running.keys() - wanted:
+            self._running.pop(attempt).cancel()
+        for attempt in wanted - self._running.keys():
+            self._running[attempt] = asyncio.create_task(
+                self._execute(record, attempt, inputs), name=f"{record.id}/{attempt.step}"
+            )
+
+    async def stop(self) -> None:
+        """Stop all, and wait until those that can be stopped have."""
+        tasks = list(self._running.values())
+        self._running.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _execute(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> None:
+        try:
+            self._post(await self._outcome(record, attempt, inputs))
+        except Exception as error:  # a bug of ours must end the attempt, not leave it running for ever
+            self._post(self._failed(attempt, Failed(fault=Fault(type="internal", message=repr(error)), retryable=True)))
+            raise
+
+    async def _outcome(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Event:
+        try:
+            job = await self._job(record, attempt, inputs)
+        except (ExpressionError, NotFound) as error:
+            fault = Fault(type="input_unavailable", message=str(error))
+            return self._failed(attempt, Failed(fault=fault, retryable=False))
+
+        def emit(data: Json) -> None:
+            self._post(Emitted(step=attempt.step, attempt=attempt.number, data=data))
+
+        outcome = await self._attempts.run(job, emit=emit)
+        if isinstance(outcome, Failed):
+            return self._failed(attempt, outcome)
+        return AttemptSucceeded(
+            step=attempt.step, attempt=attempt.number, output=await self._output(record, attempt, outcome)
+        )
+
+    async def _job(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Job:
+        step = self._workflow.steps[attempt.step]
+        if attempt in inputs:
+            value = inputs[attempt]
+        else:
+            value = await self._payloads.provide(
+                lambda loaded: attempt_input(record, self._workflow, attempt.step, loaded), patient=True
+            )
+        return Job(
+            tenant=record.tenant,
+            run_id=record.id,
+            submission=record.submission,
+            step=attempt.step,
+            attempt=attempt.number,
+            epoch=record.epoch,
+            task=step.task,
+            input=value,
+            needs=await self._needs(record, step.task, step.needs),
+            timeout_seconds=step.timeout_seconds,
+        )
+
+    async def _needs(self, record: Run, task: str, needs: tuple[str, ...]) -> dict[str, Json]:
+        try:
+            wanted = find(task, chaos=self._services.settings.chaos).wants_needs
+        except NotFound:
+            return {}  # the attempt itself fails, and says why
+        if not wanted:
+            return {}
+        return {name: await self._payloads.load(record.steps[name].output, patient=True) for name in needs}
+
+    async def _output(self, record: Run, attempt: Attempt, outcome: Succeeded) -> Value:
+        """The output as it goes into the record: big ones are in S3 before the record names them."""
+        if len(outcome.encoded) <= self._services.settings.inline_bytes:
+            return outcome.output
+        name = f"{attempt.step}/{record.epoch}-{attempt.number}"
+        return await self._payloads.store(record, name, outcome.output, outcome.encoded, patient=True)
+
+    def _failed(self, attempt: Attempt, outcome: Failed) -> AttemptFailed:
+        return AttemptFailed(
+            step=attempt.step,
+            attempt=attempt.number,
+            fault=outcome.fault,
+            retryable=outcome.retryable,
+            chance=self._services.ids.random(),
+            after_seconds=outcome.after,
+        )

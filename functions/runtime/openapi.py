@@ -1,0 +1,153 @@
+"""The OpenAPI 3.1 document, made of the table of calls and their models; nothing in it is kept by hand."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from functions.runtime.documents import YAML_TYPES
+from functions.runtime.http import BigValue, Health, ProblemView
+from functions.runtime.problems import PROBLEM_JSON
+from functions.runtime.routes import Call
+
+_REF = "#/components/schemas/{model}"
+_EVERY_CALL = (401, 403, 500, 503)
+_Mode = Literal["validation", "serialization"]
+
+
+def document(calls: Sequence[Call], *, version: str) -> dict[str, Any]:
+    """The document for these calls, of an API of that version."""
+    paths: dict[str, dict[str, Any]] = {
+        "/v1/health": {
+            "get": {
+                "operationId": "health",
+                "summary": "The service is there. Needs no token.",
+                "security": [],
+                "responses": {"200": _response(200, "application/json", _ref(Health))},
+            }
+        }
+    }
+    for call in calls:
+        paths.setdefault(call.path, {})[call.method.lower()] = _operation(call)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Fanfold", "version": version, "description": "Durable multi-step runs over HTTPS."},
+        # Relative to this document: the API may have a stage or an emulator's path in front.
+        "servers": [{"url": "."}],
+        "security": [{"bearer": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": _schemas(_models(calls)),
+        },
+    }
+
+
+def _models(calls: Iterable[Call]) -> list[tuple[type[BaseModel], _Mode]]:
+    models: dict[tuple[type[BaseModel], _Mode], None] = {
+        (ProblemView, "serialization"): None,
+        (Health, "serialization"): None,
+        (BigValue, "serialization"): None,
+    }
+    for call in calls:
+        if call.body is not None:
+            models[(call.body, "validation")] = None
+        for model in call.answers.values():
+            models[(model, "serialization")] = None
+    return list(models)
+
+
+def _schemas(models: list[tuple[type[BaseModel], _Mode]]) -> dict[str, Any]:
+    _, definitions = models_json_schema(models, ref_template=_REF)
+    schemas: dict[str, Any] = definitions["$defs"]
+    return schemas
+
+
+def _operation(call: Call) -> dict[str, Any]:
+    parameters = [_path_parameter(name) for name in call.pattern().groupindex]
+    if call.query is not None:
+        parameters += _query_parameters(call.query)
+    if call.keyed:
+        parameters.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"},
+            }
+        )
+    operation: dict[str, Any] = {
+        "operationId": call.name,
+        "summary": inspect.getdoc(call.handler) or call.name,
+        "description": f"Needs the scope `{call.scope.value}`.",
+        "parameters": parameters,
+        "responses": _responses(call),
+    }
+    if call.body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(call.body)}}}
+    if call.document:
+        types = ("application/json", *sorted(YAML_TYPES))
+        operation["requestBody"] = {
+            "required": True,
+            "content": {media_type: {"schema": {"type": "object"}} for media_type in types},
+        }
+    return operation
+
+
+def _responses(call: Call) -> dict[str, Any]:
+    responses = {
+        str(status): _response(status, "application/json", _ref(model)) for status, model in call.answers.items()
+    }
+    for status in sorted({*_EVERY_CALL, *call.problems}):
+        responses[str(status)] = _response(status, PROBLEM_JSON, _ref(ProblemView))
+    if call.method == "GET":
+        responses["303"] = {"description": "The answer is over 5 MB; `Location` reads it for five minutes."}
+    return responses
+
+
+def _response(status: int, media_type: str, schema: dict[str, str]) -> dict[str, Any]:
+    return {"description": HTTPStatus(status).phrase, "content": {media_type: {"schema": schema}}}
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    schema = model.model_json_schema()
+    shared: dict[str, Any] = schema.get("$defs", {})
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "description": given.get("description", ""),
+            # Lists are comma-joined; repeating the parameter works as well.
+            **({"style": "form", "explode": False} if _is_list(given) else {}),
+            "schema": _inlined({key: value for key, value in given.items() if key != "description"}, shared),
+        }
+        for name, given in schema["properties"].items()
+    ]
+
+
+def _is_list(schema: dict[str, Any]) -> bool:
+    return any(part.get("type") == "array" for part in (schema, *schema.get("anyOf", ())))
+
+
+def _inlined(schema: Any, shared: dict[str, Any]) -> Any:
+    """The schema with its references replaced: a parameter's schema has no place for definitions of its own."""
+    if isinstance(schema, list):
+        return [_inlined(item, shared) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(shared[schema["$ref"].rsplit("/", 1)[-1]], shared)
+    return {key: _inlined(value, shared) for key, value in schema.items()}
+
+
+def _ref(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": _REF.format(model=model.__name__)}

@@ -1,0 +1,81 @@
+"""The payloads of one run that are too big for its record: stored before they are named, loaded when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from functions.engine.errors import InfrastructureError
+from functions.engine.ports import Blobs, Clock
+from functions.engine.run import Run
+from functions.engine.values import BlobRef, Json, Loaded, Value, ValuesMissing
+
+KEPT_BYTES = 32_000_000
+"""How much of a run's payloads a worker keeps in memory; past that it forgets them and loads again."""
+
+PAUSES_SECONDS = (0.1, 0.3, 1.0, 3.0)
+"""Pauses between tries of a patient caller; the last one repeats."""
+
+Result = TypeVar("Result")
+
+
+def payload_key(tenant: str, run_id: str, submission: str, name: str) -> str:
+    """Where a payload lies: below its tenant, its run and its submission (R1)."""
+    return f"{tenant}/{run_id}/{submission}/{name}"
+
+
+class Payloads:
+    """What has been loaded or stored for one run.
+
+    A `patient` call goes on through infrastructure faults until its caller is cancelled, which
+    the end of the lease does; other calls raise them.
+    """
+
+    def __init__(self, blobs: Blobs, clock: Clock) -> None:
+        self._blobs = blobs
+        self._clock = clock
+        self._loaded: dict[str, Json] = {}
+        self._bytes = 0
+
+    async def provide(self, ask: Callable[[Loaded], Result], *, patient: bool = False) -> Result:
+        """What a pure function answers once it has been given every payload it misses."""
+        needed: dict[str, Json] = {}
+        while True:
+            try:
+                return ask({**self._loaded, **needed} if needed else self._loaded)
+            except ValuesMissing as missing:
+                for ref in missing.refs:
+                    needed[ref.key] = await self.load(ref, patient=patient)
+
+    async def load(self, value: Value, *, patient: bool = False) -> Json:
+        """The JSON a value stands for. Raises `NotFound` when its object is gone."""
+        if not isinstance(value, BlobRef):
+            return value
+        if value.key not in self._loaded:
+            self._keep(value, await self._tried(lambda: self._blobs.get(value), patient))
+        return self._loaded[value.key]
+
+    async def store(self, run: Run, name: str, value: Json, data: bytes, *, patient: bool = False) -> BlobRef:
+        """Store a payload under a name that is used once."""
+        key = payload_key(run.tenant, run.id, run.submission, name)
+        ref = await self._tried(lambda: self._blobs.put(key, data), patient)
+        self._keep(ref, value)
+        return ref
+
+    def _keep(self, ref: BlobRef, value: Json) -> None:
+        if self._bytes + ref.bytes > KEPT_BYTES:
+            self._loaded.clear()
+            self._bytes = 0
+        self._loaded[ref.key] = value
+        self._bytes += ref.bytes
+
+    async def _tried(self, call: Callable[[], Coroutine[Any, Any, Result]], patient: bool) -> Result:
+        tries = 0
+        while True:
+            try:
+                return await call()
+            except InfrastructureError:
+                if not patient:
+                    raise
+                await self._clock.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
+                tries += 1

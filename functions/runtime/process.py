@@ -1,0 +1,212 @@
+"""The worker as a process: polls the class's queues, holds many runs, drains when told to stop (R5, R7).
+
+The same engine, shell and runner as the Lambda; only where messages come from and who ends the
+process differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+from collections.abc import Sequence
+from enum import Enum
+
+from functions.engine.errors import InfrastructureError
+from functions.engine.message import RESUME, QueueName, Received
+from functions.runtime.attempts import Attempts
+from functions.runtime.batch import disposition, settle
+from functions.runtime.isolation import Isolation
+from functions.runtime.keeper import Keeper, visibility_seconds
+from functions.runtime.naming import worker_name
+from functions.runtime.runner import Disposition, Runner
+from functions.runtime.settings import Settings
+from functions.runtime.telemetry import flush, logger
+from functions.runtime.wiring import Services, services
+from functions.runtime.workflows import WorkflowCache
+
+POLL_SECONDS = 20
+"""SQS's longest poll: an idle worker asks three times a minute and queue."""
+
+NEXT_LANE_SECONDS = 1
+"""With several lanes the last one is polled this long before the first is looked at again."""
+
+FAULT_PAUSE_SECONDS = 2.0
+"""Pause of a poller whose queue could not be asked."""
+
+METRICS_SECONDS = 60.0
+"""How often a process writes its metrics."""
+
+SPENT_CHECK_SECONDS = 0.5
+"""How often a process asks whether a task that would not stop has spent it."""
+
+
+class Exit(Enum):
+    """Why a worker process ended."""
+
+    STOPPED = "stopped"  # it was told to
+    SPENT = "spent"  # a task would not stop; the process must be replaced
+
+
+class Worker:
+    """Polls queues for as long as it is not told to stop."""
+
+    def __init__(
+        self, services: Services, *, class_name: str, lanes: Sequence[str], concurrency: int, isolation: Isolation
+    ) -> None:
+        self._services = services
+        self._class_name = class_name
+        self._lanes = [QueueName(class_name=class_name, role=lane) for lane in lanes]
+        self._resume = QueueName(class_name=class_name, role=RESUME)
+        self._attempts = Attempts(services.settings, services.clock)
+        self._isolation = isolation
+        self._runner = Runner(
+            services,
+            WorkflowCache(services.catalog, services.settings.classes),
+            self._attempts,
+            worker=worker_name(),
+            isolate=isolation.handle,
+        )
+        self._lane_slots = asyncio.Semaphore(concurrency)
+        # Work begun never waits behind work not begun: its share is beside the lanes', not of it.
+        self._resume_slots = asyncio.Semaphore(math.ceil(concurrency / 2))
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Disposition]] = set()
+        self._ended: list[tuple[Received, asyncio.Task[Disposition]]] = []
+        self._settling: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Take no new message; let every run go at its next step boundary."""
+        if not self._stop.is_set():
+            logger().info("draining", extra={"runs": len(self._tasks)})
+            self._stop.set()
+            self._runner.hurry(self._services.clock.now())
+            self._isolation.stop()
+
+    async def run(self) -> Exit:
+        """Work until told to stop, or until a task that would not stop has spent the process."""
+        async with Keeper(self._services, hidden=True) as self._keeper:
+            pollers = [
+                asyncio.create_task(self._poll([self._resume], self._resume_slots)),
+                asyncio.create_task(self._poll(self._lanes, self._lane_slots)),
+            ]
+            side = [asyncio.create_task(self._watch()), asyncio.create_task(self._meter())]
+            try:
+                await self._stop.wait()
+                await self._drain()
+            finally:
+                for task in (*pollers, *side):
+                    task.cancel()
+                await asyncio.gather(*pollers, *side, return_exceptions=True)
+                flush()
+        return Exit.SPENT if self._attempts.spent else Exit.STOPPED
+
+    async def _drain(self) -> None:
+        """Give what is running time to end; what does not is left to its lease."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._services.settings.drain_seconds)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+        if self._settling is not None:
+            await self._settling
+
+    async def _poll(self, queues: Sequence[QueueName], slots: asyncio.Semaphore) -> None:
+        while not self._stop.is_set():
+            await slots.acquire()
+            free = 1
+            while free < 10 and not slots.locked():
+                await slots.acquire()
+                free += 1
+            taken = 0
+            try:
+                for message in await self._receive(queues, free):
+                    taken += 1
+                    self._begin(message, slots)
+            except InfrastructureError as error:
+                logger().warning("a queue could not be asked", extra={"error": repr(error)})
+                await self._services.clock.sleep(FAULT_PAUSE_SECONDS)
+            finally:
+                for _ in range(free - taken):
+                    slots.release()
+
+    async def _receive(self, queues: Sequence[QueueName], limit: int) -> Sequence[Received]:
+        """Messages of the first queue that has any; the last one is waited for."""
+        visibility = visibility_seconds(self._services.settings)
+        for queue in queues[:-1]:
+            got = await self._services.queue.receive(queue, limit=limit, wait_seconds=0, visibility_seconds=visibility)
+            if got:
+                return got
+        wait = POLL_SECONDS if len(queues) == 1 else NEXT_LANE_SECONDS
+        return await self._services.queue.receive(
+            queues[-1], limit=limit, wait_seconds=wait, visibility_seconds=visibility
+        )
+
+    def _begin(self, message: Received, slots: asyncio.Semaphore) -> None:
+        self._keeper.keep([message])
+        task = asyncio.create_task(self._runner.handle(message))
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[Disposition]) -> None:
+            self._tasks.discard(task)
+            self._keeper.release([message])
+            slots.release()
+            if not task.cancelled():
+                self._ended.append((message, task))
+                self._settle_soon()
+
+        task.add_done_callback(ended)
+
+    def _settle_soon(self) -> None:
+        """Settle messages together: those that end while a call is under way share the next one."""
+        if self._settling is None or self._settling.done():
+            self._settling = asyncio.create_task(self._settle())
+
+    async def _settle(self) -> None:
+        while self._ended:
+            batch, self._ended = self._ended, []
+            await settle(self._services, [(m, disposition(task, m)) for m, task in batch], delete=True)
+
+    async def _watch(self) -> None:
+        """A process with a thread that can't be stopped takes no new run (R7)."""
+        while not self._attempts.spent:
+            await self._services.clock.sleep(SPENT_CHECK_SECONDS)
+        logger().warning("a task would not stop; this process ends once its runs are settled")
+        self.stop()
+
+    async def _meter(self) -> None:
+        while True:
+            await self._services.clock.sleep(METRICS_SECONDS)
+            flush()
+
+
+def serve(settings: Settings, *, class_name: str, lanes: Sequence[str] | None = None, concurrency: int) -> Exit:
+    """Run a worker in this process until SIGTERM or SIGINT.
+
+    Raises ValueError for a class or lane that is not configured, naming those there are.
+    """
+    if class_name not in settings.classes:
+        raise ValueError(f"there is no class {class_name!r}; there are: {', '.join(sorted(settings.classes))}")
+    known = settings.classes[class_name].lanes
+    for lane in lanes or ():
+        if lane not in known:
+            raise ValueError(f"class {class_name!r} has no lane {lane!r}; it has: {', '.join(known)}")
+    if concurrency < 1:
+        raise ValueError("concurrency must be at least 1")
+    return asyncio.run(_serve(settings, class_name, lanes or known, concurrency))
+
+
+async def _serve(settings: Settings, class_name: str, lanes: Sequence[str], concurrency: int) -> Exit:
+    worker = Worker(
+        services(settings),
+        class_name=class_name,
+        lanes=lanes,
+        concurrency=concurrency,
+        isolation=Isolation(settings),
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.stop)
+    logger().info("worker started", extra={"class": class_name, "lanes": list(lanes), "concurrency": concurrency})
+    return await worker.run()

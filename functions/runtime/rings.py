@@ -1,0 +1,19 @@
+"""Wakes: messages that say «look at this run again». Never a truth, so never worth failing for."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from functions.engine.message import RESUME, QueueName, Wake
+from functions.engine.run import Run
+from functions.engine.terms import MAX_DELAY
+from functions.runtime.wiring import Services
+
+
+async def ring(services: Services, run: Run, at: datetime) -> None:
+    """Send the run's wake so that it arrives at `at`, rounded up to a second, at most 15 minutes from now."""
+    delay = min(max(at - services.clock.now(), MAX_DELAY * 0), MAX_DELAY)
+    wake = Wake(tenant=run.tenant, run_id=run.id, submission=run.submission, class_name=run.class_name)
+    queue = QueueName(class_name=run.class_name, role=RESUME)
+    await services.queue.send(queue, wake, delay_seconds=math.ceil(delay.total_seconds()))

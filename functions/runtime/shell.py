@@ -1,0 +1,274 @@
+"""One writer loop per run: decide, commit, act, until the run ends, is let go, or is lost (R3).
+
+Results, timers, renewals and lost races are all events of this one loop, so at most one put is in
+flight. The loop is level-triggered: after a put that failed or was not answered it goes by the
+record that stands; while that record's owner is this loop's claim id it is its own, whichever put
+made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from functions.engine.decide import Decision, decide
+from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt
+from functions.engine.errors import Conflict, InfrastructureError, Unanswered
+from functions.engine.events import Claimed, Emitted, Event, Renewed
+from functions.engine.ports import Condition, Replaces, RunKey
+from functions.engine.progress import next_timer
+from functions.engine.run import Run, Status, StepStatus
+from functions.engine.terms import Terms
+from functions.engine.values import BlobRef, Json, Loaded, dump
+from functions.engine.workflow import Workflow
+from functions.runtime.aftermath import Aftermath
+from functions.runtime.attempts import Attempts
+from functions.runtime.executions import Attempt, Executions
+from functions.runtime.payloads import Payloads
+from functions.runtime.wiring import Services
+
+EMIT_SECONDS = 1.0
+"""Progress is written at most this often, unless something else is written anyway."""
+
+STUCK_SECONDS = 1.0
+"""When a due timer changed nothing (no time left to start what it is for), it is looked at again after this."""
+
+PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
+"""Pauses after a put that was refused or not answered; the last one repeats."""
+
+TRIES_TO_CLAIM = 3
+"""How often a claim is tried against refusals before its message goes back on its way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The run is terminal or let go, by this loop's own commit."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The run is somebody else's, or the lease ran out; `held` says whether it ever was ours.
+
+    `row` is the record that stands, where it is known.
+    """
+
+    run_id: str
+    row: Run | None
+    held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Put:
+    """A put under way: how many events of the inbox it carries, and what follows when it is done."""
+
+    run: Run
+    events: int
+    effects: tuple[Effect, ...]
+    sent: float
+
+
+class Shell:
+    """Claims one run and holds it."""
+
+    def __init__(
+        self, services: Services, attempts: Attempts, workflow: Workflow, terms: Terms, *, claim: Claimed
+    ) -> None:
+        self._runs = services.runs
+        self._clock = services.clock
+        self._ids = services.ids
+        self._inline_bytes = services.settings.inline_bytes
+        self._workflow = workflow
+        self._terms = terms
+        self._claim = claim
+        self._payloads = Payloads(services.blobs, services.clock)
+        self._executions = Executions(services, attempts, workflow, self._payloads, self._post)
+        self._aftermath = Aftermath(services)
+        self._inbox: list[Event] = [claim]
+        self._news = asyncio.Event()
+        self._unanswered: dict[str, _Put] = {}
+        self._inputs: dict[Attempt, Json] = {}
+        self._refusals = 0
+        self._held = False
+        self._stuck = False
+        self._committed = 0.0
+
+    async def run(self, base: Run, condition: Condition) -> Ended | Lost:
+        """Claim the run whose record is `base` (version 1 from an envelope, or as read) and hold it to its end.
+
+        Raises an `InfrastructureError` when the claim can't be made.
+        """
+        self._record, self._condition = base, condition
+        try:
+            lost = await self._write()
+            while lost is None:
+                if self._held and self._record.status is not Status.RUNNING:
+                    return Ended(run=self._record)
+                lost = await self._turn() if self._held else await self._write()
+            return lost
+        finally:
+            await self._executions.stop()
+            await self._aftermath.done()
+
+    def hurry(self, horizon: datetime) -> None:
+        """From now on start nothing that would still run at `horizon`; let the run go when nothing runs."""
+        self._terms = replace(self._terms, horizon=horizon)
+        self._stuck = False
+        self._news.set()
+
+    async def _turn(self) -> Lost | None:
+        """Act on the record, wait until something happens, and write what follows from it."""
+        if self._expired():
+            return self._lost(None)
+        self._executions.match(self._record, self._inputs)
+        self._inputs.clear()
+        await self._something()
+        return self._lost(None) if self._expired() else await self._write()
+
+    def _lost(self, row: Run | None) -> Lost:
+        return Lost(run_id=self._record.id, row=row, held=self._held)
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def _post(self, event: Event) -> None:
+        self._inbox.append(event)
+        if not isinstance(event, Emitted):
+            self._news.set()
+
+    async def _something(self) -> None:
+        """Wait for a result, a timer of the record, the next renewal, or progress worth writing."""
+        wait = self._renewal_at() - self._clock.monotonic()
+        if self._inbox:
+            wait = min(wait, self._committed + EMIT_SECONDS - self._clock.monotonic())
+        timer = (self._next_timer() - self._clock.now()).total_seconds()
+        wait = min(wait, max(timer, STUCK_SECONDS) if self._stuck else timer)
+        try:
+            async with asyncio.timeout(max(0.0, wait)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _next_timer(self) -> datetime:
+        timer = next_timer(self._record)
+        horizon = self._terms.horizon
+        idle = not any(state.status is StepStatus.RUNNING for state in self._record.steps.values())
+        return min(timer, horizon) if horizon is not None and idle else timer
+
+    def _renewal_at(self) -> float:
+        return self._committed + self._terms.lease.total_seconds() / 3
+
+    def _expired(self) -> bool:
+        """Whether the lease is over as its holder sees it: earlier than for anybody else, by the clocks' skew."""
+        lease = self._terms.lease - self._terms.skew
+        until = self._record.lease_until
+        return self._clock.monotonic() > self._committed + lease.total_seconds() or (
+            until is not None and self._clock.now() > until
+        )
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def _write(self) -> Lost | None:
+        """Decide what has happened so far, commit it in one put, and act on it."""
+        self._news.clear()
+        events = tuple(self._inbox)
+        renewal: tuple[Event, ...] = ()
+        if self._held and self._clock.monotonic() >= self._renewal_at():
+            renewal = (Renewed(),)
+        try:
+            decision = await self._payloads.provide(lambda loaded: self._decide((*events, *renewal), loaded))
+            self._stuck = not decision.changed and not events
+            if not decision.changed:
+                del self._inbox[: len(events)]
+                return None
+            put = await self._prepared(decision, len(events))
+            self._unanswered[put.run.write_id] = put
+            await self._runs.put(put.run, self._condition, now=self._clock.now())
+        except Conflict as conflict:
+            return await self._go_by(conflict.current)
+        except Unanswered:
+            return await self._look()
+        except InfrastructureError:
+            return await self._refused()
+        self._answered(put)
+        return None
+
+    def _decide(self, events: Sequence[Event], loaded: Loaded) -> Decision:
+        return decide(self._record, self._workflow, events, self._clock.now(), terms=self._terms, loaded=loaded)
+
+    async def _prepared(self, decision: Decision, events: int) -> _Put:
+        run = replace(decision.run, version=self._record.version + 1, write_id=self._ids.token())
+        if run.terminal and run.output is not None and not isinstance(run.output, BlobRef):
+            data = dump(run.output)
+            if len(data) > self._inline_bytes:
+                ref = await self._payloads.store(run, f"output/{run.write_id}", run.output, data)
+                run = replace(run, output=ref)
+        return _Put(run=run, events=events, effects=decision.effects, sent=self._clock.monotonic())
+
+    def _answered(self, put: _Put) -> None:
+        """The put is done: its events leave the inbox, its effects follow."""
+        del self._inbox[: put.events]
+        self._unanswered.clear()
+        self._refusals = 0
+        self._committed = put.sent
+        self._hold(put.run)
+        for effect in put.effects:
+            match effect:
+                case StartAttempt():
+                    self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
+                case Ring() | ReturnPlace():
+                    self._aftermath.follow(put.run, effect)
+
+    def _hold(self, record: Run) -> None:
+        self._held = True
+        self._record = record
+        self._condition = Replaces(version=record.version, submission=record.submission)
+
+    async def _look(self) -> Lost | None:
+        """After a put without an answer: the record says whether it was done."""
+        await self._pause()
+        try:
+            key = RunKey(tenant=self._record.tenant, run_id=self._record.id)
+            row = await self._runs.get(key, now=self._clock.now())
+        except InfrastructureError:
+            return await self._refused()
+        return await self._go_by(row)
+
+    async def _go_by(self, row: Run | None) -> Lost | None:
+        """Go on from the record that stands, if it is ours or still the one to be replaced."""
+        ours = row is not None and row.owner == self._claim.owner and row.submission == self._record.submission
+        if row is not None and ours:
+            if row.write_id in self._unanswered:
+                self._answered(replace(self._unanswered[row.write_id], run=row))
+            elif row.version != self._record.version:
+                # An operator's move over one of our puts. Which events that put carried is not
+                # known; deciding them once more changes nothing.
+                self._hold(row)
+            else:
+                return await self._refused()
+            return None
+        if not self._held and self._replaceable(row):
+            return await self._refused()
+        return self._lost(row)
+
+    def _replaceable(self, row: Run | None) -> bool:
+        """Whether a claim's condition still holds for this row: its put was not done, or not yet."""
+        if isinstance(self._condition, Replaces):
+            return row is not None and (row.version, row.submission) == (
+                self._condition.version,
+                self._condition.submission,
+            )
+        return row is None or (row.version == 1 and row.submission == self._record.submission)
+
+    async def _refused(self) -> Lost | None:
+        """Pause before the next try. A claim that is refused too often gives up; a holder's lease does."""
+        self._refusals += 1
+        if not self._held and self._refusals >= TRIES_TO_CLAIM:
+            raise Unanswered("the claim could not be made")
+        await self._pause()
+        return None
+
+    async def _pause(self) -> None:
+        await self._clock.sleep(PAUSES_SECONDS[min(self._refusals, len(PAUSES_SECONDS) - 1)])

@@ -1,0 +1,231 @@
+"""Submit: reserve a place, send the envelope, create the row. Where it breaks off, nothing accepted is lost.
+
+What is left behind at each point is the table "Submit, when it breaks off" of the protocol
+(docs/architecture.md); the comments here name its rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from functions.engine.errors import (
+    Conflict,
+    InfrastructureError,
+    InvalidDocument,
+    KeyReused,
+    LimitExceeded,
+    Problem,
+    QueueFull,
+    Throttled,
+    Unanswered,
+    Unavailable,
+)
+from functions.engine.message import Envelope, QueueName, first_version
+from functions.engine.ports import Absent, Blobs, Clock, Ids, Places, RunKey, RunStore, WorkQueue
+from functions.engine.run import Place, Run
+from functions.engine.values import Json, Value, dump
+from functions.engine.workflow import Workflow
+from functions.runtime.payloads import payload_key
+from functions.runtime.settings import Settings
+from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.workflows import WorkflowCache
+
+PUT_BUDGET_SECONDS = 10.0
+"""How long the row is tried for once the envelope is sent: leaves API Gateway's 30 s room for the answer."""
+GIVE_BACK_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a client asks for. `request_hash` (SHA-256, hex) is over the body as it was sent."""
+
+    tenant: str
+    workflow: str
+    workflow_version: str | None = None
+    input: Json = field(default_factory=dict)
+    lane: str = "normal"
+    tags: Mapping[str, str] = field(default_factory=dict)
+    delay_seconds: float = 0
+    request_hash: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The run that stands, and whether an earlier submit with the same key made it."""
+
+    run: Run
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitter:
+    """Accepts runs: one reservation, one send, one put, and a catalog read where no version is named."""
+
+    runs: RunStore
+    queue: WorkQueue
+    places: Places
+    blobs: Blobs
+    workflows: WorkflowCache
+    clock: Clock
+    ids: Ids
+    settings: Settings
+
+    async def submit(self, asked: Submission) -> Submitted:
+        """The accepted run.
+
+        Raises `NotFound`, `InvalidDocument` (a lane or class there is none of), `QueueFull`,
+        `KeyReused`, or an `InfrastructureError`.
+        """
+        run_id = self._run_id(asked)
+        if asked.key is not None:
+            key = RunKey(tenant=asked.tenant, run_id=run_id)
+            standing = await self.runs.get(key, now=self.clock.now())
+            if standing is not None:
+                return _replay(standing, asked)
+        workflow = await self._workflow(asked)
+        envelope, place = await self._sent(asked, run_id, workflow)
+        run = first_version(envelope)
+        standing = await self._create(run)
+        if standing is None or standing.submission == run.submission:
+            # The row is ours; where a worker was faster than this put, its record is the news.
+            count(Metric.RUNS_ACCEPTED)
+            return Submitted(run=standing or run, replayed=False)
+        # Two submits with one key at once: the other's row stands, our envelope is void at its claim.
+        await self._give_back(workflow.class_name, place)
+        return _replay(standing, asked)
+
+    def _run_id(self, asked: Submission) -> str:
+        if asked.key is None:
+            seed = (self.ids.token() + self.ids.token()).encode()
+        else:
+            seed = asked.tenant.encode() + b"\0" + asked.key.encode()
+        return "r" + base64.b32encode(hashlib.sha256(seed).digest()).decode("ascii")[:25].lower()
+
+    async def _workflow(self, asked: Submission) -> Workflow:
+        if asked.workflow_version is None:
+            workflow = await self.workflows.current(asked.tenant, asked.workflow)
+        else:
+            workflow = await self.workflows.get(asked.tenant, asked.workflow, asked.workflow_version)
+        settings = self.settings.classes.get(workflow.class_name)
+        if settings is None:
+            known = ", ".join(self.settings.classes)
+            raise InvalidDocument(
+                (
+                    Problem(
+                        pointer="/workflow",
+                        detail=f"its class {workflow.class_name!r} is not deployed; there are: {known}",
+                    ),
+                )
+            )
+        if asked.lane not in settings.lanes:
+            lanes = ", ".join(settings.lanes)
+            raise InvalidDocument(
+                (
+                    Problem(
+                        pointer="/lane",
+                        detail=f"class {workflow.class_name!r} has no lane {asked.lane!r}; there are: {lanes}",
+                    ),
+                )
+            )
+        return workflow
+
+    async def _sent(self, asked: Submission, run_id: str, workflow: Workflow) -> tuple[Envelope, Place]:
+        """Reserve, store a big input, send. Once this returns, the run will be executed."""
+        now = self.clock.now()
+        submission = self.ids.token()
+        # Unanswered: at most a place too many, which the sweeper heals.
+        try:
+            place = await self.places.reserve(workflow.class_name, now=now)
+        except QueueFull:
+            count(Metric.RUNS_REFUSED)
+            raise
+        # Timeouts count from when the run may begin: else a delay near its timeout could only ever expire.
+        start = now + timedelta(seconds=asked.delay_seconds)
+        life = timedelta(days=self.settings.max_life_days)
+        queue_timeout = workflow.queue_timeout_seconds
+        try:
+            envelope = Envelope(
+                tenant=asked.tenant,
+                run_id=run_id,
+                submission=submission,
+                workflow=workflow.name,
+                workflow_version=workflow.version,
+                class_name=workflow.class_name,
+                lane=asked.lane,
+                input=await self._stored(asked.input, payload_key(asked.tenant, run_id, submission, "input")),
+                tags=dict(asked.tags),
+                request_hash=asked.request_hash,
+                accepted_at=now,
+                deadline=min(start + timedelta(seconds=workflow.timeout_seconds), now + life),
+                queue_deadline=None if queue_timeout is None else start + timedelta(seconds=queue_timeout),
+                place=place,
+            )
+        except InfrastructureError:
+            # No envelope left this process, whatever became of the object: the place is nobody's.
+            await self._give_back(workflow.class_name, place)
+            raise
+        queue = QueueName(class_name=workflow.class_name, role=asked.lane)
+        try:
+            await self.queue.send(queue, envelope, delay_seconds=math.ceil(asked.delay_seconds))
+        except (Throttled, Unavailable, LimitExceeded):
+            await self._give_back(workflow.class_name, place)
+            raise
+        # Any other end of the send leaves open whether the envelope is out: the place stays taken.
+        return envelope, place
+
+    async def _stored(self, value: Json, key: str) -> Value:
+        data = dump(value)
+        return value if len(data) <= self.settings.inline_bytes else await self.blobs.put(key, data)
+
+    async def _create(self, run: Run) -> Run | None:
+        """Put the row if absent; returns the record that stands in its way, if any.
+
+        The envelope is out, so the run will be executed: the put is repeated for a while, so that
+        the client gets the id. A put that was carried out and not answered meets itself.
+        """
+        until = self.clock.monotonic() + PUT_BUDGET_SECONDS
+        pause = 0.05
+        while True:
+            try:
+                await self.runs.put(run, Absent(), now=self.clock.now())
+            except Conflict as conflict:
+                standing = conflict.current or await self.runs.get(
+                    RunKey(tenant=run.tenant, run_id=run.id), now=self.clock.now()
+                )
+                if isinstance(standing, Run):
+                    return standing
+                error: InfrastructureError = Unanswered("the row in the way was gone when it was read")
+            except InfrastructureError as refused:
+                error = refused
+            else:
+                return None
+            if self.clock.monotonic() + pause > until:
+                raise error
+            await self.clock.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+    async def _give_back(self, class_name: str, place: Place) -> None:
+        """Return a place; a definite refusal is repeated, an unanswered return never (R6)."""
+        for attempt in range(GIVE_BACK_TRIES):
+            try:
+                await self.places.give_back(class_name, place)
+                return
+            except (Throttled, Unavailable):
+                await self.clock.sleep(0.05 * 2**attempt)
+            except Unanswered:
+                break
+        # A leak makes the bound a place too small until the sweeper has healed it: worth a line, no more.
+        count(Metric.PLACES_LEAKED)
+        logger().warning("a queue place could not be returned", extra={"class_name": class_name})
+
+
+def _replay(standing: Run, asked: Submission) -> Submitted:
+    if standing.request_hash != asked.request_hash:
+        raise KeyReused("this idempotency key came before, with another body")
+    return Submitted(run=standing, replayed=True)

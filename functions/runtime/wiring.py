@@ -1,0 +1,215 @@
+"""The one place that makes AWS clients, and the composition of the ports from them.
+
+boto3 is imported when the first client is made, not with this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, TypeVar
+
+from functions.adapters.aws import Client, translated
+from functions.adapters.catalog import DynamoCatalog
+from functions.adapters.dynamo import DynamoRunStore
+from functions.adapters.marks import DynamoMarks
+from functions.adapters.places import DynamoPlaces
+from functions.adapters.s3 import S3Blobs
+from functions.adapters.sqs import SqsQueue
+from functions.adapters.tokens import DynamoTokens
+from functions.engine.message import QueueName
+from functions.engine.ports import Blobs, Catalog, Clock, Ids, Marks, Places, RunStore, Tokens, WorkQueue
+from functions.runtime.clock import SystemClock, SystemIds
+from functions.runtime.settings import Settings
+
+T = TypeVar("T")
+
+CONNECT_SECONDS: Final = 2
+READ_SECONDS: Final = 5
+RECEIVE_SECONDS: Final = 25
+"""A receive waits up to 20 s for its answer."""
+POLLING_THREADS: Final = 8
+"""Receives wait in threads of their own (a class has up to three lanes and `resume`): no commit waits behind them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Profile:
+    """How a client calls: with up to three tries all time-outs together stay below 25 s (R11)."""
+
+    service: str
+    tries: int
+    read_seconds: int = READ_SECONDS
+
+
+_PROFILES: Final[Mapping[Client, _Profile]] = {
+    Client.DYNAMODB: _Profile(service="dynamodb", tries=3),
+    Client.DYNAMODB_ONCE: _Profile(service="dynamodb", tries=1),
+    Client.SQS: _Profile(service="sqs", tries=3),
+    Client.SQS_ONCE: _Profile(service="sqs", tries=1),
+    Client.SQS_RECEIVE: _Profile(service="sqs", tries=1, read_seconds=RECEIVE_SECONDS),
+    Client.S3: _Profile(service="s3", tries=3),
+}
+
+
+class Aws:
+    """AWS clients and the threads that wait for them: a `Call` for the adapters.
+
+    `session` is a boto3 session (made when absent); without `endpoint_url` botocore's own rules
+    hold, `AWS_ENDPOINT_URL` included. `wall` is the wall clock in seconds since the epoch that AWS's
+    is compared with. Safe to use from several threads and event loops. `close` it at the end.
+    """
+
+    def __init__(
+        self,
+        session: Any = None,
+        *,
+        endpoint_url: str | None = None,
+        threads: int = 32,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._session = session
+        self._endpoint_url = endpoint_url
+        self._threads = threads
+        self._wall = wall
+        self._clients: dict[Client, Any] = {}
+        self._lock = threading.Lock()
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="aws")
+        self._pollers = ThreadPoolExecutor(POLLING_THREADS, thread_name_prefix="aws-poll")
+        self.calls: Counter[str] = Counter()
+        self.clock_offset_seconds: float | None = None
+
+    async def __call__(self, client: Client, operation: str, /, **parameters: Any) -> Any:
+        """One operation of one client, in a thread; see `Call`."""
+        executor = self._pollers if client is Client.SQS_RECEIVE else self._executor
+        return await self._in(executor, functools.partial(self._invoke, client, operation, parameters))
+
+    async def call(self, client_method: Callable[..., T], /, **parameters: Any) -> T:
+        """A bound method of a client made by `client`, or any function that blocks on AWS, in a thread; same errors."""
+        return await self._in(self._executor, functools.partial(client_method, **parameters))
+
+    def client(self, client: Client) -> Any:
+        """A client, made at its first use (which takes tens of milliseconds) and kept."""
+        with self._lock:
+            if client not in self._clients:
+                self._clients[client] = self._make(_PROFILES[client])
+            return self._clients[client]
+
+    def close(self) -> None:
+        """Wait for the calls in flight, then close every connection. Nothing can be called afterwards."""
+        self._executor.shutdown()
+        self._pollers.shutdown()
+        for client in self._clients.values():
+            client.close()
+
+    async def _in(self, executor: ThreadPoolExecutor, function: Callable[[], T]) -> T:
+        with translated():
+            return await asyncio.get_running_loop().run_in_executor(executor, function)
+
+    def _invoke(self, client: Client, operation: str, parameters: Mapping[str, Any]) -> Any:
+        response = getattr(self.client(client), operation)(**parameters)
+        if isinstance(response, dict) and hasattr(response.get("Body"), "read"):
+            with response["Body"] as body:
+                response["Body"] = body.read()
+        return response
+
+    def _make(self, profile: _Profile) -> Any:
+        from botocore.config import Config
+
+        if self._session is None:
+            import boto3
+
+            self._session = boto3.Session()
+        addressed = profile.service == "s3" and (self._endpoint_url or _endpoint_in_environment(self._session))
+        client = self._session.client(
+            profile.service,
+            endpoint_url=self._endpoint_url,
+            config=Config(
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=profile.read_seconds,
+                # Counted with the first try, whatever AWS_MAX_ATTEMPTS says.
+                retries={"mode": "standard", "total_max_attempts": profile.tries},
+                max_pool_connections=max(self._threads, POLLING_THREADS),
+                # Our own code makes every parameter; checking them costs a fifth of a call's CPU.
+                parameter_validation=False,
+                signature_version="s3v4" if profile.service == "s3" else None,
+                # An endpoint of one's own seldom has a host name per bucket.
+                s3={"addressing_style": "path"} if addressed else None,
+            ),
+        )
+        events = client.meta.events
+        events.register(f"request-created.{profile.service}", self._count)
+        events.register(f"response-received.{profile.service}", self._compare_clocks)
+        return client
+
+    def _count(self, operation_name: str, **_: Any) -> None:
+        with self._lock:
+            self.calls[operation_name] += 1
+
+    def _compare_clocks(self, response_dict: Mapping[str, Any] | None, **_: Any) -> None:
+        date = None if response_dict is None else response_dict["headers"].get("Date")
+        if date is None:
+            return
+        try:
+            seconds = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return  # a proxy's fancy: no estimate from this answer, the last one stands
+        # The header is cut to the second; its middle is at most half a second off.
+        self.clock_offset_seconds = seconds + 0.5 - self._wall()
+
+
+def _endpoint_in_environment(session: Any) -> Any:
+    return session._session.get_config_variable("endpoint_url")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Every port, and what they were made from: all that the shell and the handlers need."""
+
+    settings: Settings
+    runs: RunStore
+    queue: WorkQueue
+    places: Places
+    blobs: Blobs
+    catalog: Catalog
+    tokens: Tokens
+    marks: Marks
+    clock: Clock
+    ids: Ids
+    clock_offset: Callable[[], float | None] = lambda: None
+    """Seconds that AWS's clock is ahead of ours, as its last answer said; None before there was one."""
+
+
+def queue_urls(settings: Settings) -> Mapping[QueueName, str]:
+    """The URL of every configured queue."""
+    return {
+        QueueName(class_name=class_name, role=role): url
+        for class_name, of_class in settings.classes.items()
+        for role, url in of_class.queues.items()
+    }
+
+
+def services(settings: Settings, aws: Aws | None = None) -> Services:
+    """The ports on AWS as `settings` name its resources. No connection is opened before the first call."""
+    call = Aws(threads=settings.aws_threads) if aws is None else aws
+    clock, ids = SystemClock(), SystemIds()
+    limits = {name: of_class.max_queue_depth for name, of_class in settings.classes.items()}
+    return Services(
+        settings=settings,
+        runs=DynamoRunStore(call, settings.table, settings.index_shards, settings.due_shards, sleep=clock.sleep),
+        queue=SqsQueue(call, queue_urls(settings)),
+        places=DynamoPlaces(call, settings.table, limits, settings.place_shards, clock=clock, ids=ids),
+        blobs=S3Blobs(call, settings.bucket),
+        catalog=DynamoCatalog(call, settings.table),
+        tokens=DynamoTokens(call, settings.table),
+        marks=DynamoMarks(call, settings.table),
+        clock=clock,
+        ids=ids,
+        clock_offset=lambda: call.clock_offset_seconds,
+    )

@@ -1,0 +1,58 @@
+"""The queues of one class: a lane each for fresh runs, `resume` for begun ones, `dead` for those received too often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from functions.engine.message import DEAD, RESUME
+from infra.config import DEAD_RETENTION_DAYS, MAX_RECEIVES, SOURCE_RETENTION_DAYS
+
+
+class Queues(Construct):
+    """One class's queues by role.
+
+    `visibility` of the sources is the worker function's timeout (a mapping refuses less, R5); `dead_visibility`
+    the dead-letter function's.
+    """
+
+    def __init__(
+        self, scope: Construct, name: str, *, lanes: tuple[str, ...], visibility: Duration, dead_visibility: Duration
+    ) -> None:
+        super().__init__(scope, name)
+        self.dead = sqs.Queue(
+            self,
+            "Dead",
+            retention_period=Duration.days(DEAD_RETENTION_DAYS),
+            visibility_timeout=dead_visibility,
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.lanes = {lane: self._source(f"{lane.capitalize()}Lane", visibility) for lane in lanes}
+        self.resume = self._source("Resume", visibility)
+
+    @property
+    def sources(self) -> Mapping[str, sqs.Queue]:
+        """Everything a worker takes from, by role."""
+        return {**self.lanes, RESUME: self.resume}
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """Every queue's URL by role, as `ClassSettings.queues` wants it."""
+        return {role: queue.queue_url for role, queue in {**self.sources, DEAD: self.dead}.items()}
+
+    def _source(self, name: str, visibility: Duration) -> sqs.Queue:
+        return sqs.Queue(
+            self,
+            name,
+            retention_period=Duration.days(SOURCE_RETENTION_DAYS),
+            visibility_timeout=visibility,
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead, max_receive_count=MAX_RECEIVES),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            removal_policy=RemovalPolicy.DESTROY,
+        )

@@ -1,0 +1,157 @@
+"""The stack: the nouns put together, who may touch what, and what a deployment tells about itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.api import Api
+from infra.bundling import dependency_layer, function_code
+from infra.config import BUCKET_MARGIN_DAYS, Config
+from infra.dashboard import Dashboard
+from infra.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
+from infra.deadletter import DeadLetter
+from infra.function import Function, Package
+from infra.queues import Queues
+from infra.sweeper import Sweeper
+from infra.table import DUE_INDEX, LIST_INDEX, Bucket, Table
+from infra.worker import Worker
+
+READ = ("dynamodb:GetItem",)
+READ_MANY = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query")
+WRITE = ("dynamodb:PutItem", "dynamodb:UpdateItem")
+SEND = ("sqs:SendMessage",)
+LOOK = ("sqs:GetQueueAttributes",)
+PAYLOADS = ("s3:GetObject", "s3:PutObject")
+
+
+class FanfoldStack(Stack):
+    """One deployment of Fanfold."""
+
+    def __init__(self, scope: Construct, name: str, *, config: Config) -> None:
+        super().__init__(scope, name, description="Fanfold: durable multi-step runs without servers")
+        self.config = config
+        self.table = Table(self, "Runs", disposable=config.disposable, backups=not config.disposable)
+        self.queues = {
+            class_name: Queues(
+                self,
+                f"{class_name.capitalize()}Queues",
+                lanes=tuple(given.lanes),
+                visibility=Duration.seconds(given.timeout_seconds),
+                dead_visibility=DEAD_LETTER_TIMEOUT,
+            )
+            for class_name, given in config.classes.items()
+        }
+        defaults = config.settings(table="", bucket="", queues={name: {} for name in config.classes})
+        self.bucket = Bucket(
+            self,
+            "Payloads",
+            disposable=config.disposable,
+            # CDK empties a bucket by a function of its own, in Node, which an emulator need not have.
+            empty_on_delete=config.disposable and not config.local,
+            expire_days=defaults.max_life_days + BUCKET_MARGIN_DAYS,
+        )
+        self.settings = config.settings(
+            table=self.table.table.table_name,
+            bucket=self.bucket.bucket.bucket_name,
+            queues={class_name: queues.urls for class_name, queues in self.queues.items()},
+        )
+        package = Package(
+            code=function_code(compiled=config.layer),
+            layers=[dependency_layer(self, architecture=config.architecture)] if config.layer else [],
+            environment=self.settings.to_env(),
+            architecture=config.architecture,
+            log_retention=logs.RetentionDays.ONE_MONTH,
+        )
+        self.api = Api(self, "Api", package=package)
+        self.workers = {
+            class_name: Worker(
+                self,
+                f"{class_name.capitalize()}Worker",
+                config=config.classes[class_name],
+                queues=queues,
+                package=package,
+                mappings=config.mappings,
+            )
+            for class_name, queues in self.queues.items()
+        }
+        self.dead_letter = DeadLetter(self, "DeadLetter", queues=self.queues.values(), package=package)
+        self.sweeper = Sweeper(self, "Sweeper", package=package)
+        self._grant()
+        self.dashboard = Dashboard(
+            self,
+            "Watch",
+            functions=self.functions,
+            sweeper=self.sweeper.function,
+            queues=self.queues,
+            config=config,
+            table=self.table,
+            http=self.api.http,
+            email=config.alarm_email,
+        )
+        self._outputs()
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        """Every function by its name in the outputs: `worker-<class>` for workers, else its module's name."""
+        return {
+            "api": self.api.function,
+            "authorizer": self.api.authorizer,
+            **{f"worker-{class_name}": worker.function for class_name, worker in self.workers.items()},
+            "deadletter": self.dead_letter.function,
+            "sweeper": self.sweeper.function,
+        }
+
+    @property
+    def users_of_the_bucket(self) -> Sequence[Function]:
+        """The functions that read and write payloads."""
+        return [self.api.function, *(worker.function for worker in self.workers.values()), self.sweeper.function]
+
+    def _grant(self) -> None:
+        """Who may do what. What a function takes from a queue, its mapping has already granted."""
+        table, indexes = self.table.arn, [self.table.index_arn(LIST_INDEX), self.table.index_arn(DUE_INDEX)]
+        by_role = [(role, queue.queue_arn) for queues in self.queues.values() for role, queue in queues.sources.items()]
+        sources = [arn for _, arn in by_role]
+        dead = [queues.dead.queue_arn for queues in self.queues.values()]
+
+        api = self.api.function
+        api.allow([*READ_MANY, *WRITE], table)
+        api.allow(["dynamodb:Query"], self.table.index_arn(LIST_INDEX))
+        api.allow([*SEND, *LOOK], *sources)
+        self.api.authorizer.allow(READ, table)
+        for worker in self.workers.values():
+            worker.function.allow([*READ, *WRITE], table)
+            worker.function.allow(SEND, *sources)
+        self.dead_letter.function.allow(READ, table)
+        self.dead_letter.function.allow(SEND, *sources)
+        sweeper = self.sweeper.function
+        sweeper.allow([*READ_MANY, *WRITE], table)
+        sweeper.allow(["dynamodb:Query"], *indexes)
+        sweeper.allow([*SEND, *LOOK], *sources)
+        sweeper.allow(LOOK, *dead)
+        for function in self.users_of_the_bucket:
+            function.allow(PAYLOADS, self.bucket.objects_arn)
+
+    def _outputs(self) -> None:
+        """What `fanfold` reads. `Settings` is the functions' environment: a worker process takes the same."""
+        told = {
+            "ApiUrl": (self.api.url, "Base URL of the HTTP API; paths are relative to it"),
+            "ApiId": (self.api.http.api_id, "Id of the HTTP API, for emulators whose host names resolve nowhere"),
+            "Table": (self.settings.table, "Name of the table"),
+            "Bucket": (self.settings.bucket, "Name of the bucket"),
+            "Settings": (json.dumps(self.settings.to_env()), "The functions' environment, as JSON"),
+            "Functions": (
+                json.dumps({name: each.function.function_name for name, each in self.functions.items()}),
+                "Names of the functions, as JSON",
+            ),
+            "LogGroups": (
+                json.dumps({name: each.log_group.log_group_name for name, each in self.functions.items()}),
+                "Names of the functions' log groups, as JSON",
+            ),
+        }
+        for name, (value, description) in told.items():
+            CfnOutput(self, name, value=value, description=description)

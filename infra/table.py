@@ -1,0 +1,98 @@
+"""The table of runs and its two indexes, and the bucket of payloads too big for it."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnElement, Duration, RemovalPolicy
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+LIST_INDEX = "list"
+DUE_INDEX = "due"
+TTL_ATTRIBUTE = "x"
+
+
+class Table(Construct):
+    """One pay-per-request table: keys `pk`, `sk`; index `list` finds runs, the sparse index `due` waiting ones."""
+
+    def __init__(self, scope: Construct, name: str, *, disposable: bool, backups: bool) -> None:
+        super().__init__(scope, name)
+        text = dynamodb.AttributeType.STRING
+        self.table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=dynamodb.Attribute(name="pk", type=text),
+            sort_key=dynamodb.Attribute(name="sk", type=text),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            # The service's own key: free, while a KMS key costs about $3 per million runs.
+            encryption=dynamodb.TableEncryption.DEFAULT,
+            time_to_live_attribute=TTL_ATTRIBUTE,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=backups
+            ),
+            deletion_protection=not disposable,
+            removal_policy=RemovalPolicy.DESTROY if disposable else RemovalPolicy.RETAIN,
+        )
+        # Keys only: an index row is a pointer, the row itself is read strongly (R16).
+        for index, partition, sort in (
+            (LIST_INDEX, "lp", dynamodb.Attribute(name="ls", type=text)),
+            (DUE_INDEX, "dp", dynamodb.Attribute(name="ds", type=dynamodb.AttributeType.NUMBER)),
+        ):
+            self.table.add_global_secondary_index(
+                index_name=index,
+                partition_key=dynamodb.Attribute(name=partition, type=text),
+                sort_key=sort,
+                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            )
+
+    @property
+    def arn(self) -> str:
+        """The table's ARN, without its indexes."""
+        return self.table.table_arn
+
+    def index_arn(self, index: str) -> str:
+        """One index's ARN."""
+        return f"{self.table.table_arn}/index/{index}"
+
+
+class Bucket(Construct):
+    """A private bucket, TLS only, whose objects expire by age and by nothing else (R15)."""
+
+    def __init__(
+        self, scope: Construct, name: str, *, disposable: bool, empty_on_delete: bool, expire_days: int
+    ) -> None:
+        super().__init__(scope, name)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="lifetime",
+                    expiration=Duration.days(expire_days),
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                )
+            ],
+            removal_policy=RemovalPolicy.DESTROY if disposable else RemovalPolicy.RETAIN,
+            auto_delete_objects=empty_on_delete,
+        )
+
+    @property
+    def logical_id(self) -> str:
+        """The bucket's name in the template."""
+        return self.bucket.stack.get_logical_id(_element(self.bucket))
+
+    @property
+    def objects_arn(self) -> str:
+        """The ARN of everything in the bucket."""
+        return self.bucket.arn_for_objects("*")
+
+
+def _element(bucket: s3.Bucket) -> CfnElement:
+    element = bucket.node.default_child
+    if not isinstance(element, CfnElement):
+        raise TypeError("the bucket has no template element")
+    return element

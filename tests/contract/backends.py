@@ -1,0 +1,144 @@
+"""What the contract suite runs on: the same promises, asked of memory, of moto and of the embedded emulator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import httpx
+
+from functions.adapters.aws import Client
+from functions.adapters.catalog import DynamoCatalog
+from functions.adapters.dynamo import DynamoRunStore
+from functions.adapters.items import from_item, to_item
+from functions.adapters.memory import (
+    MemoryBlobs,
+    MemoryCatalog,
+    MemoryPlaces,
+    MemoryQueue,
+    MemoryRunStore,
+    MemoryTokens,
+    RunCodec,
+)
+from functions.adapters.places import DynamoPlaces
+from functions.adapters.s3 import S3Blobs
+from functions.adapters.sqs import SqsQueue
+from functions.adapters.tokens import DynamoTokens
+from functions.engine.message import QueueName
+from functions.engine.ports import Blobs, Catalog, Places, RunStore, Tokens, WorkQueue
+from functions.runtime.wiring import Aws
+from tests.support.aws import Stack
+from tests.support.clock import FakeClock, SeededIds
+
+MAX_RECEIVES = 3
+"""After how many receives the suite's queues give up on a message (10 in a deployment)."""
+
+
+class Backend(Protocol):
+    """One set of services, empty at the start of a test; adapters made of one backend share what they store."""
+
+    def runs(self) -> RunStore: ...
+
+    def queue(self) -> WorkQueue: ...
+
+    def places(self, limits: Mapping[str, int], *, shards: int = 1) -> Places: ...
+
+    def blobs(self) -> Blobs: ...
+
+    def catalog(self) -> Catalog: ...
+
+    def tokens(self) -> Tokens: ...
+
+    async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
+        """Put any text into a queue, past the adapter."""
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let the backend's time go on."""
+
+    async def fetch(self, url: str) -> bytes | None:
+        """What a presigned URL reads; None where nothing answers one."""
+
+
+class MemoryBackend:
+    """The adapters in memory, on a clock the test moves; packed, records go through the table's own form and back."""
+
+    def __init__(self, *, packed: bool) -> None:
+        self._packed = packed
+        self._clock = FakeClock()
+        self._places: MemoryPlaces | None = None
+
+    def runs(self) -> RunStore:
+        return MemoryRunStore(RunCodec(encode=to_item, decode=from_item) if self._packed else None)
+
+    def queue(self) -> WorkQueue:
+        return MemoryQueue(self._clock, max_receives=MAX_RECEIVES)
+
+    def places(self, limits: Mapping[str, int], *, shards: int = 1) -> Places:
+        self._places = MemoryPlaces(limits, shards) if self._places is None else self._places.reconfigured(limits)
+        return self._places
+
+    def blobs(self) -> Blobs:
+        return MemoryBlobs()
+
+    def catalog(self) -> Catalog:
+        return MemoryCatalog()
+
+    def tokens(self) -> Tokens:
+        return MemoryTokens()
+
+    async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
+        assert isinstance(queue, MemoryQueue)
+        await queue.send_body(name, body)
+
+    async def pass_time(self, seconds: float) -> None:
+        await self._clock.advance(seconds)
+
+    async def fetch(self, url: str) -> bytes | None:
+        return None
+
+
+class AwsBackend:
+    """The AWS adapters on a stack of their own."""
+
+    def __init__(self, aws: Aws, stack: Stack, *, answers_urls: bool, shards: int) -> None:
+        self._aws = aws
+        self._stack = stack
+        self._answers_urls = answers_urls
+        self._shards = shards
+        self._clock = FakeClock()
+        self._ids = SeededIds()
+        self._queue_time = False
+
+    def runs(self) -> RunStore:
+        return DynamoRunStore(self._aws, self._stack.table, self._shards, self._shards)
+
+    def queue(self) -> WorkQueue:
+        self._queue_time = True
+        return SqsQueue(self._aws, self._stack.urls)
+
+    def places(self, limits: Mapping[str, int], *, shards: int = 1) -> Places:
+        return DynamoPlaces(self._aws, self._stack.table, limits, shards, clock=self._clock, ids=self._ids)
+
+    def blobs(self) -> Blobs:
+        return S3Blobs(self._aws, self._stack.bucket)
+
+    def catalog(self) -> Catalog:
+        return DynamoCatalog(self._aws, self._stack.table)
+
+    def tokens(self) -> Tokens:
+        return DynamoTokens(self._aws, self._stack.table)
+
+    async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
+        await self._aws(Client.SQS, "send_message", QueueUrl=self._stack.urls[name], MessageBody=body)
+
+    async def pass_time(self, seconds: float) -> None:
+        await self._clock.advance(seconds)
+        if self._queue_time:  # only SQS lives by a clock that can't be moved
+            await asyncio.sleep(seconds)
+
+    async def fetch(self, url: str) -> bytes | None:
+        if not self._answers_urls:
+            return None
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return (await client.get(url)).raise_for_status().content

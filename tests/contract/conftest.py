@@ -1,0 +1,71 @@
+"""The backends as a fixture: every test of the suite runs once on each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from functions.runtime.wiring import Aws
+from tests.contract.backends import MAX_RECEIVES, AwsBackend, Backend, MemoryBackend
+from tests.support.aws import create_stack
+from tests.support.emulator import emulator
+
+THREADS = 8
+
+BACKENDS = [
+    "memory",
+    "memory-packed",
+    "moto",
+    "moto-sharded",
+    pytest.param("emulator", marks=pytest.mark.emulator),
+]
+
+
+@pytest.fixture(scope="session")
+def session() -> boto3.Session:
+    """One session for all: what costs in making clients is read once."""
+    return boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+
+
+@pytest.fixture(scope="session")
+def moto_aws(session: boto3.Session) -> Iterator[Aws]:
+    """Clients for moto, which answers them inside `mock_aws` alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+        aws = Aws(session, threads=THREADS)
+        yield aws
+        aws.close()
+
+
+@pytest.fixture(scope="session")
+def emulator_url() -> Iterator[str]:
+    with emulator() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def emulator_aws(session: boto3.Session, emulator_url: str) -> Iterator[Aws]:
+    aws = Aws(session, endpoint_url=emulator_url, threads=THREADS)
+    yield aws
+    aws.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, session: boto3.Session) -> Iterator[Backend]:
+    name = f"contract-{uuid.uuid4().hex[:12]}"
+    match request.param:
+        case "memory" | "memory-packed":
+            yield MemoryBackend(packed=request.param == "memory-packed")
+        case "moto" | "moto-sharded":
+            aws: Aws = request.getfixturevalue("moto_aws")
+            with mock_aws():
+                stack = create_stack(session, name=name, max_receives=MAX_RECEIVES)
+                yield AwsBackend(aws, stack, answers_urls=False, shards=3 if request.param == "moto-sharded" else 1)
+        case _:
+            aws = request.getfixturevalue("emulator_aws")
+            stack = create_stack(session, request.getfixturevalue("emulator_url"), name=name, max_receives=MAX_RECEIVES)
+            yield AwsBackend(aws, stack, answers_urls=True, shards=1)

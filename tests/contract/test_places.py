@@ -1,0 +1,206 @@
+"""What every places counter promises."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from functions.engine.errors import QueueFull
+from functions.engine.ports import Places
+from functions.engine.run import Place
+from tests.contract.backends import Backend
+
+NOW = datetime(2026, 3, 1, 12, 59, 30, tzinfo=UTC)
+HOUR = int(NOW.timestamp() // 3600)
+
+
+def after(seconds: float) -> datetime:
+    """Later. A process may answer for a second from what it knows to be full: tests step further."""
+    return NOW + timedelta(seconds=seconds)
+
+
+async def refusal(places: Places, now: datetime, class_name: str = "model") -> QueueFull:
+    """The answer to one reservation too many."""
+    with pytest.raises(QueueFull) as full:
+        await places.reserve(class_name, now=now)
+    return full.value
+
+
+async def fill(places: Places, count: int, now: datetime = NOW) -> list[Place]:
+    """Take that many places, one after the other."""
+    return [await places.reserve("model", now=now) for _ in range(count)]
+
+
+async def test_a_place_is_counted_until_it_is_given_back(backend: Backend) -> None:
+    places = backend.places({"model": 5})
+    place = await places.reserve("model", now=NOW)
+    assert place == Place(shard=0, hour=HOUR)
+    assert (await places.load("model")).depth == 1
+    await places.give_back("model", place)
+    assert (await places.load("model")).depth == 0
+
+
+async def test_an_untouched_class_is_empty_and_has_its_configured_bound(backend: Backend) -> None:
+    load = await backend.places({"model": 5}).load("model")
+    assert (load.class_name, load.depth, load.limit) == ("model", 0, 5)
+    assert (load.drain_per_second, load.oldest_accepted_at) == (None, None)
+
+
+async def test_a_full_class_refuses_with_its_bound(backend: Backend) -> None:
+    places = backend.places({"model": 2})
+    await fill(places, 2)
+    full = await refusal(places, NOW)
+    assert (full.class_name, full.limit, full.retry_after_seconds) == ("model", 2, 5)
+    assert (await places.load("model")).depth == 2
+
+
+async def test_a_place_given_back_can_be_taken_again(backend: Backend) -> None:
+    places = backend.places({"model": 2})
+    first, _ = await fill(places, 2)
+    await refusal(places, NOW)
+    await places.give_back("model", first)
+    await backend.pass_time(1.1)
+    await places.reserve("model", now=after(2))
+    await refusal(places, after(2))
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_the_bound_is_exact_under_many_at_once(backend: Backend, shards: int) -> None:
+    places = backend.places({"model": 20}, shards=shards)
+    answers = await asyncio.gather(*(places.reserve("model", now=NOW) for _ in range(50)), return_exceptions=True)
+    taken = [a for a in answers if isinstance(a, Place)]
+    assert len(taken) == 20
+    assert all(isinstance(a, QueueFull) for a in answers if a not in taken)
+    assert (await places.load("model")).depth == 20
+
+
+async def test_shards_add_up_to_the_bound_and_each_place_goes_back_to_its_own(backend: Backend) -> None:
+    places = backend.places({"model": 7}, shards=3)
+    taken = await fill(places, 7)
+    assert {place.shard for place in taken} == {0, 1, 2}
+    await refusal(places, NOW)
+    for place in taken:
+        await places.give_back("model", place)
+    await backend.pass_time(1.1)
+    assert (await places.load("model")).depth == 0
+    assert len(await fill(places, 7, after(2))) == 7
+
+
+async def test_a_bound_smaller_than_the_shards_is_still_exact(backend: Backend) -> None:
+    places = backend.places({"model": 2}, shards=4)
+    await fill(places, 2)
+    await refusal(places, NOW)
+
+
+async def test_a_class_without_a_bound_never_refuses(backend: Backend) -> None:
+    places = backend.places({"model": 0}, shards=2)
+    await fill(places, 30)
+    load = await places.load("model")
+    assert (load.depth, load.limit) == (30, 0)
+
+
+async def test_classes_are_counted_apart(backend: Backend) -> None:
+    places = backend.places({"model": 1, "harness": 1})
+    await places.reserve("model", now=NOW)
+    await places.reserve("harness", now=NOW)
+    assert (await refusal(places, NOW, "harness")).class_name == "harness"
+    assert (await places.load("model")).depth == 1
+
+
+async def test_giving_back_too_often_never_counts_below_zero(backend: Backend) -> None:
+    places = backend.places({"model": 2})
+    place = await places.reserve("model", now=NOW)
+    for _ in range(3):
+        await places.give_back("model", place)
+    assert (await places.load("model")).depth == 0
+    await fill(places, 2)
+    await refusal(places, NOW)
+
+
+async def test_giving_back_to_a_counter_nobody_touched_changes_nothing(backend: Backend) -> None:
+    places = backend.places({"model": 2})
+    await places.give_back("model", Place(shard=0, hour=HOUR))
+    assert (await places.load("model")).depth == 0
+
+
+async def test_a_place_of_an_earlier_hour_goes_back(backend: Backend) -> None:
+    places = backend.places({"model": 2})
+    early = await places.reserve("model", now=NOW)
+    late = await places.reserve("model", now=after(3600))
+    assert late.hour == early.hour + 1
+    await places.give_back("model", early)
+    assert (await places.load("model")).depth == 1
+
+
+async def test_the_rate_is_what_drained_between_two_samples(backend: Backend) -> None:
+    places = backend.places({"model": 100}, shards=2)
+    taken = await fill(places, 30)
+    await places.sample("model", now=NOW, oldest_accepted_at=NOW)
+    assert (await places.load("model")).drain_per_second is None
+    for place in taken:
+        await places.give_back("model", place)
+    await places.sample("model", now=after(60), oldest_accepted_at=after(50))
+    load = await places.load("model")
+    assert load.drain_per_second == pytest.approx(0.5)
+    assert load.oldest_accepted_at == after(50)
+    await places.sample("model", now=after(120), oldest_accepted_at=None)
+    load = await places.load("model")
+    assert load.drain_per_second == pytest.approx(0)
+    assert load.oldest_accepted_at is None
+
+
+async def test_a_refused_caller_is_told_when_a_place_should_be_free(backend: Backend) -> None:
+    places = backend.places({"model": 20})
+    taken = await fill(places, 20)
+    await places.sample("model", now=NOW, oldest_accepted_at=None)
+    for place in taken[:15]:
+        await places.give_back("model", place)
+    await places.sample("model", now=after(60), oldest_accepted_at=None)
+    await fill(places, 15, after(60))
+    # A hundredth of the bound, at least one place, at 15 a minute: 4 s.
+    assert (await refusal(places, after(60))).retry_after_seconds == 4
+
+
+async def test_a_queue_that_stands_still_asks_for_the_longest_wait(backend: Backend) -> None:
+    places = backend.places({"model": 1})
+    await fill(places, 1)
+    await places.sample("model", now=NOW, oldest_accepted_at=None)
+    await places.sample("model", now=after(60), oldest_accepted_at=None)
+    assert (await refusal(places, after(60))).retry_after_seconds == 60
+
+
+async def test_a_raised_bound_counts_from_the_next_sample(backend: Backend) -> None:
+    old = backend.places({"model": 2}, shards=2)
+    await fill(old, 2)
+    new = backend.places({"model": 5}, shards=2)
+    await new.sample("model", now=NOW, oldest_accepted_at=None)
+    assert (await new.load("model")).limit == 5
+    await fill(new, 3)
+    assert (await refusal(new, NOW)).limit == 5
+
+
+async def test_a_lowered_bound_admits_nobody_until_enough_have_gone(backend: Backend) -> None:
+    old = backend.places({"model": 4})
+    taken = await fill(old, 4)
+    new = backend.places({"model": 2})
+    await new.sample("model", now=NOW, oldest_accepted_at=None)
+    for place in taken[:2]:
+        await new.give_back("model", place)
+    await refusal(new, NOW)
+    await refusal(old, NOW)
+    await new.give_back("model", taken[2])
+    await backend.pass_time(1.1)
+    await new.reserve("model", now=after(2))
+    await refusal(new, after(2))
+
+
+async def test_a_bound_can_be_lifted_and_set_again(backend: Backend) -> None:
+    await fill(backend.places({"model": 1}), 1)
+    free = backend.places({"model": 0})
+    await free.sample("model", now=NOW, oldest_accepted_at=None)
+    await fill(free, 3)
+    bound = backend.places({"model": 4})
+    await bound.sample("model", now=after(60), oldest_accepted_at=None)
+    await refusal(bound, after(60))

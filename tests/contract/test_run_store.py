@@ -1,0 +1,333 @@
+"""What every run store promises."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from functions.engine.errors import Conflict, LimitExceeded
+from functions.engine.journal import Entry, EventType
+from functions.engine.ports import Absent, Bucket, Condition, FirstClaim, IndexKey, Replaces, RunKey, RunStore
+from functions.engine.run import Fault, Place, Reason, Run, SegmentRef, Status
+from functions.engine.values import BlobRef
+from tests.contract.backends import Backend
+from tests.support.builders import a_full_run, a_run, a_submission, an_id, index_key_of, key_of
+
+NOW = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(backend: Backend) -> RunStore:
+    return backend.runs()
+
+
+def ended(run: Run, status: Status = Status.SUCCEEDED, **given: object) -> Run:
+    """The next version of a run, ended."""
+    changes: dict[str, object] = {"status": status, "version": run.version + 1, "finished_at": NOW, "due_at": None}
+    return replace(run, **changes | given)  # type: ignore[arg-type]  # fields by name
+
+
+def gone(run: Run) -> Run:
+    """An ended run whose lifetime is over, though its row is still there."""
+    return ended(run, expires_at=NOW - timedelta(seconds=10))
+
+
+def replacing(run: Run) -> Replaces:
+    """The condition a successor of this version puts."""
+    return Replaces(version=run.version, submission=run.submission)
+
+
+async def test_a_record_reads_back_as_it_was_written(store: RunStore) -> None:
+    run = a_full_run(place=None, queue_deadline=NOW)
+    await store.put(run, Absent(), now=NOW)
+    assert await store.get(key_of(run), now=NOW) == run
+
+
+async def test_every_kind_of_value_survives(store: RunStore) -> None:
+    reference = BlobRef(key="acme/r/in.json", bytes=70_000, sha256="ab" * 32)
+    run = a_full_run(
+        input=reference,
+        output={
+            "float": 1.0,
+            "tiny": 5e-324,
+            "big": 2**70,
+            "text": "\U0001f600 \u0000",
+            "none": None,
+            "empty": [{}, ""],
+        },
+        status=Status.FAILED,
+        reason=Reason.STEP_FAILED,
+        error=Fault(type="ValueError", message="Ünicode"),
+        finished_at=NOW,
+        due_at=None,
+        expires_at=NOW + timedelta(days=30),
+        place=Place(shard=3, hour=492_000),
+        journal=(
+            Entry(seq=8, at=NOW, type=EventType.STEP_FAILED, step="only", attempt=2, data={"error": {"type": "x"}}),
+        ),
+        segments=(SegmentRef(name="s1", first_seq=1, last_seq=7),),
+    )
+    await store.put(run, Absent(), now=NOW)
+    assert await store.get(key_of(run), now=NOW) == run
+
+
+async def test_the_order_of_steps_is_kept(store: RunStore) -> None:
+    only = a_full_run().steps["only"]
+    run = a_full_run(steps=dict.fromkeys(("zeta", "alpha", "mid"), only))
+    await store.put(run, Absent(), now=NOW)
+    stored = await store.get(key_of(run), now=NOW)
+    assert stored is not None
+    assert list(stored.steps) == ["zeta", "alpha", "mid"]
+
+
+async def test_an_absent_run_reads_as_none(store: RunStore) -> None:
+    assert await store.get(RunKey(tenant="acme", run_id=an_id(9)), now=NOW) is None
+
+
+async def test_one_tenants_id_is_not_anothers(store: RunStore) -> None:
+    mine, theirs = a_run(input="mine"), a_run(input="theirs", tenant="other")
+    await store.put(mine, Absent(), now=NOW)
+    assert await store.get(key_of(theirs), now=NOW) is None
+    await store.put(theirs, Absent(), now=NOW)
+    assert await store.get(key_of(mine), now=NOW) == mine
+
+
+async def test_creating_a_run_that_is_there_conflicts_and_shows_it(store: RunStore) -> None:
+    run = a_full_run()
+    await store.put(run, Absent(), now=NOW)
+    with pytest.raises(Conflict) as conflict:
+        await store.put(a_run(submission=a_submission(2)), Absent(), now=NOW)
+    assert conflict.value.current == run
+    assert await store.get(key_of(run), now=NOW) == run
+
+
+async def test_a_first_claim_creates_the_row_when_it_is_absent(store: RunStore) -> None:
+    run = a_run(version=2, status=Status.RUNNING)
+    await store.put(run, FirstClaim(submission=run.submission), now=NOW)
+    assert await store.get(key_of(run), now=NOW) == run
+
+
+async def test_a_first_claim_replaces_version_one_of_its_own_submission(store: RunStore) -> None:
+    run = a_run()
+    await store.put(run, Absent(), now=NOW)
+    claimed = replace(run, version=2, status=Status.RUNNING)
+    await store.put(claimed, FirstClaim(submission=run.submission), now=NOW)
+    assert await store.get(key_of(run), now=NOW) == claimed
+
+
+async def test_a_first_claim_of_another_submission_conflicts(store: RunStore) -> None:
+    run = a_run()
+    await store.put(run, Absent(), now=NOW)
+    with pytest.raises(Conflict) as conflict:
+        await store.put(a_run(version=2, submission=a_submission(2)), FirstClaim(submission=a_submission(2)), now=NOW)
+    assert conflict.value.current == run
+
+
+async def test_a_second_first_claim_conflicts(store: RunStore) -> None:
+    run = a_run(version=2, status=Status.RUNNING)
+    await store.put(run, FirstClaim(submission=run.submission), now=NOW)
+    with pytest.raises(Conflict) as conflict:
+        await store.put(run, FirstClaim(submission=run.submission), now=NOW)
+    assert conflict.value.current == run
+
+
+async def test_a_version_is_replaced_once(store: RunStore) -> None:
+    run = a_run()
+    await store.put(run, Absent(), now=NOW)
+    second = replace(run, version=2, write_id="w-first")
+    await store.put(second, replacing(run), now=NOW)
+    with pytest.raises(Conflict) as conflict:
+        await store.put(replace(second, write_id="w-second"), replacing(run), now=NOW)
+    assert conflict.value.current == second
+
+
+async def test_the_same_version_of_another_submission_is_not_replaced(store: RunStore) -> None:
+    run = a_run()
+    await store.put(run, Absent(), now=NOW)
+    other = Replaces(version=1, submission=a_submission(2))
+    with pytest.raises(Conflict):
+        await store.put(replace(run, version=2), other, now=NOW)
+
+
+async def test_replacing_an_absent_run_conflicts_with_nothing(store: RunStore) -> None:
+    run = a_run(version=2)
+    with pytest.raises(Conflict) as conflict:
+        await store.put(run, Replaces(version=1, submission=run.submission), now=NOW)
+    assert conflict.value.current is None
+
+
+async def test_an_expired_row_reads_as_absent(store: RunStore) -> None:
+    run = a_run()
+    await store.put(gone(run), Absent(), now=NOW)
+    assert await store.get(key_of(run), now=NOW) is None
+    assert await store.get_many([key_of(run)], now=NOW) == {}
+
+
+async def test_a_row_is_there_until_it_expires(store: RunStore) -> None:
+    run = ended(a_run(), expires_at=NOW + timedelta(seconds=10))
+    await store.put(run, Absent(), now=NOW)
+    assert await store.get(key_of(run), now=NOW) == run
+    with pytest.raises(Conflict):
+        await store.put(a_run(), Absent(), now=NOW)
+
+
+@pytest.mark.parametrize("condition", [Absent(), FirstClaim(submission=a_submission(2))])
+async def test_an_expired_row_is_created_over(store: RunStore, condition: Condition) -> None:
+    await store.put(gone(a_run()), Absent(), now=NOW)
+    fresh = a_run(submission=a_submission(2))
+    await store.put(fresh, condition, now=NOW)
+    assert await store.get(key_of(fresh), now=NOW) == fresh
+
+
+async def test_an_expired_row_is_not_replaced(store: RunStore) -> None:
+    old = gone(a_run())
+    await store.put(old, Absent(), now=NOW)
+    with pytest.raises(Conflict) as conflict:
+        await store.put(replace(old, version=old.version + 1), replacing(old), now=NOW)
+    assert conflict.value.current is None
+
+
+async def test_a_hundred_keys_are_read_at_once_and_missing_ones_left_out(store: RunStore) -> None:
+    runs = [a_run(number) for number in range(0, 100, 2)]
+    for run in runs:
+        await store.put(run, Absent(), now=NOW)
+    keys = [RunKey(tenant="acme", run_id=an_id(number)) for number in range(100)]
+    assert await store.get_many(keys, now=NOW) == {key_of(run): run for run in runs}
+
+
+async def test_reading_no_keys_finds_nothing(store: RunStore) -> None:
+    assert await store.get_many([], now=NOW) == {}
+
+
+async def test_many_big_records_are_read_at_once(store: RunStore) -> None:
+    runs = [a_run(number, input=random.Random(number).randbytes(100_000).hex()) for number in range(20)]
+    for run in runs:
+        await store.put(run, Absent(), now=NOW)
+    assert await store.get_many([key_of(run) for run in runs], now=NOW) == {key_of(run): run for run in runs}
+
+
+async def test_a_record_too_big_for_an_item_is_refused(store: RunStore) -> None:
+    run = a_run(input=random.Random(1).randbytes(500_000).hex())
+    with pytest.raises(LimitExceeded):
+        await store.put(run, Absent(), now=NOW)
+    assert await store.get(key_of(run), now=NOW) is None
+
+
+async def listed(store: RunStore, count: int, **given: object) -> list[IndexKey]:
+    """Create runs a second apart (two of each second, to try the order among equals); their rows, oldest first."""
+    rows = []
+    for number in range(count):
+        run = a_run(number, created_at=NOW + timedelta(seconds=number // 2), **given)
+        await store.put(run, Absent(), now=NOW)
+        rows.append(index_key_of(run))
+    return rows
+
+
+async def test_a_listing_is_newest_first(store: RunStore) -> None:
+    rows = await listed(store, 6)
+    assert list(await store.page("acme", Bucket.ACTIVE, limit=10)) == rows[::-1]
+    assert list(await store.page("acme", Bucket.ACTIVE, limit=10, ascending=True)) == rows
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+async def test_pages_join_without_gap_or_double(store: RunStore, ascending: bool) -> None:
+    rows = await listed(store, 7)
+    seen: list[IndexKey] = []
+    while page := await store.page(
+        "acme", Bucket.ACTIVE, limit=2, before=seen[-1] if seen else None, ascending=ascending
+    ):
+        assert len(page) <= 2
+        seen.extend(page)
+    assert seen == (rows if ascending else rows[::-1])
+
+
+async def test_a_listing_goes_on_stably_while_newer_runs_arrive(store: RunStore) -> None:
+    rows = await listed(store, 4)
+    first = await store.page("acme", Bucket.ACTIVE, limit=2)
+    await store.put(a_run(99, created_at=NOW + timedelta(hours=1)), Absent(), now=NOW)
+    rest = await store.page("acme", Bucket.ACTIVE, limit=10, before=first[-1])
+    assert [*first, *rest] == rows[::-1]
+
+
+async def test_a_listing_goes_on_after_a_run_that_has_left_the_bucket(store: RunStore) -> None:
+    rows = await listed(store, 4)
+    first = await store.page("acme", Bucket.ACTIVE, limit=2)
+    left = await store.get(RunKey(tenant="acme", run_id=first[-1].run_id), now=NOW)
+    assert left is not None
+    await store.put(ended(left), replacing(left), now=NOW)
+    assert list(await store.page("acme", Bucket.ACTIVE, limit=10, before=first[-1])) == rows[1::-1]
+
+
+async def test_a_listing_shows_one_tenant(store: RunStore) -> None:
+    rows = await listed(store, 2)
+    await listed(store, 2, tenant="other")
+    assert list(await store.page("acme", Bucket.ACTIVE, limit=10, ascending=True)) == rows
+    assert await store.page("acm", Bucket.ACTIVE, limit=10) == []
+
+
+@pytest.mark.parametrize("status", [Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED])
+async def test_a_live_run_is_in_the_active_bucket_whatever_it_does(store: RunStore, status: Status) -> None:
+    run = a_run()
+    await store.put(run, Absent(), now=NOW)
+    await store.put(replace(run, version=2, status=status), replacing(run), now=NOW)
+    assert list(await store.page("acme", Bucket.ACTIVE, limit=10)) == [index_key_of(run)]
+
+
+@pytest.mark.parametrize(
+    ("status", "bucket"),
+    [
+        (Status.SUCCEEDED, Bucket.SUCCEEDED),
+        (Status.FAILED, Bucket.FAILED),
+        (Status.CANCELLED, Bucket.CANCELLED),
+    ],
+)
+async def test_an_ended_run_moves_to_the_bucket_of_its_end(store: RunStore, status: Status, bucket: str) -> None:
+    run = a_run()
+    await store.put(run, Absent(), now=NOW)
+    await store.put(ended(run, status), replacing(run), now=NOW)
+    found = {name: list(await store.page("acme", name, limit=10)) for name in Bucket.ALL}
+    assert found == {name: [index_key_of(run)] if name == bucket else [] for name in Bucket.ALL}
+
+
+async def test_a_redriven_run_is_active_again(store: RunStore) -> None:
+    run = ended(a_run(), Status.FAILED, expires_at=NOW + timedelta(days=30))
+    await store.put(run, Absent(), now=NOW)
+    again = replace(run, status=Status.WAITING, version=run.version + 1, expires_at=None, due_at=NOW)
+    await store.put(again, replacing(run), now=NOW)
+    assert list(await store.page("acme", Bucket.ACTIVE, limit=10)) == [index_key_of(run)]
+    assert list(await store.page("acme", Bucket.FAILED, limit=10)) == []
+
+
+async def test_waiting_runs_are_found_when_due_earliest_first(store: RunStore) -> None:
+    delays = {1: 50, 2: 10, 3: 100, 4: 30, 5: 101}
+    for number, seconds in delays.items():
+        run = a_full_run(number, due_at=NOW + timedelta(seconds=seconds), tenant=f"tenant-{number}")
+        await store.put(run, Absent(), now=NOW)
+    found = await store.due(NOW + timedelta(seconds=100), limit=10)
+    assert [key.tenant for key in found] == ["tenant-2", "tenant-4", "tenant-1", "tenant-3"]
+    assert list(await store.due(NOW + timedelta(seconds=100), limit=2)) == list(found)[:2]
+
+
+async def test_only_waiting_runs_are_due(store: RunStore) -> None:
+    for number, status in enumerate((Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.SUCCEEDED)):
+        await store.put(a_full_run(number, status=status, due_at=NOW), Absent(), now=NOW)
+    await store.put(a_full_run(9, status=Status.WAITING, due_at=None), Absent(), now=NOW)
+    assert await store.due(NOW + timedelta(days=1), limit=10) == []
+
+
+async def test_a_run_that_is_claimed_is_no_longer_due(store: RunStore) -> None:
+    run = a_full_run(due_at=NOW)
+    await store.put(run, Absent(), now=NOW)
+    await store.put(replace(run, version=5, status=Status.RUNNING), replacing(run), now=NOW)
+    assert await store.due(NOW + timedelta(days=1), limit=10) == []
+
+
+async def test_a_later_due_time_replaces_the_earlier_one(store: RunStore) -> None:
+    run = a_full_run(due_at=NOW)
+    await store.put(run, Absent(), now=NOW)
+    await store.put(replace(run, version=5, due_at=NOW + timedelta(hours=1)), replacing(run), now=NOW)
+    assert await store.due(NOW, limit=10) == []
+    assert list(await store.due(NOW + timedelta(hours=1), limit=10)) == [key_of(run)]

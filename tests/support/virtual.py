@@ -1,0 +1,66 @@
+"""An event loop whose time is virtual: sleeping costs nothing, and the order of events is always the same."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from tests.support.clock import START
+
+Result = TypeVar("Result")
+
+
+class Stalled(RuntimeError):
+    """Nothing can happen any more, and somebody still waits."""
+
+
+class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # which class it is depends on the system
+    """Instead of waiting for a file, moves the loop's time."""
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise Stalled("every task waits for something that will not happen")
+            self.loop.virtual += max(0.0, timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop on virtual time, which starts at 0. Threads can't be waited for on it."""
+
+    def __init__(self) -> None:
+        self.virtual = 0.0
+        selector = _Selector()
+        selector.loop = self
+        super().__init__(selector)
+        # What is due within this of now is run now: above the float's own grain at 10^9 seconds.
+        self._clock_resolution = 1e-6
+
+    def time(self) -> float:
+        return self.virtual
+
+
+class VirtualClock:
+    """A `Clock` on the running loop's time."""
+
+    def now(self) -> datetime:
+        moment = START + timedelta(seconds=asyncio.get_running_loop().time())
+        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Runs to its end on a fresh virtual loop, as `asyncio.run` would on a real one."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(coroutine)

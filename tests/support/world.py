@@ -1,0 +1,200 @@
+"""The whole service in memory on virtual time: submit runs, let workers work, look at what is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from functions.adapters.items import from_item, to_item
+from functions.adapters.marks import MemoryMarks
+from functions.adapters.memory import (
+    MemoryBlobs,
+    MemoryCatalog,
+    MemoryPlaces,
+    MemoryQueue,
+    MemoryRunStore,
+    MemoryTokens,
+    RunCodec,
+)
+from functions.engine.message import Envelope, QueueName, first_version
+from functions.engine.ports import Absent, Registered, RunKey
+from functions.engine.run import Run, Status
+from functions.engine.values import Json
+from functions.engine.workflow import Workflow, check, version_of
+from functions.runtime.attempts import Attempts
+from functions.runtime.process import Worker
+from functions.runtime.runner import Disposition, Runner
+from functions.runtime.settings import Settings
+from functions.runtime.wiring import Services
+from functions.runtime.workflows import WorkflowCache
+from functions.tasks import registry
+from tests.support.clock import SeededIds
+from tests.support.virtual import VirtualClock
+
+TENANT = "acme"
+LANE = QueueName(class_name="model", role="normal")
+RESUME_QUEUE = QueueName(class_name="model", role="resume")
+
+
+def codec() -> RunCodec:
+    """Every record makes the round trip it makes in the real table."""
+    return RunCodec(encode=to_item, decode=from_item)
+
+
+class NoIsolation:
+    """Suspects in a worker of the test's own process: nothing kills it."""
+
+    def __init__(self, runner: Runner | None = None) -> None:
+        self.runner = runner
+
+    async def handle(self, message: Any) -> Disposition:
+        assert self.runner is not None
+        return await self.runner.handle(message)
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@dataclass
+class World:
+    """One deployment in memory. Must be made inside the virtual loop."""
+
+    settings: Settings = field(default_factory=lambda: Settings(chaos=True))
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        clock = VirtualClock()
+        self.runs = MemoryRunStore(codec())
+        self.queue = MemoryQueue(clock)
+        self.places = MemoryPlaces({name: c.max_queue_depth for name, c in self.settings.classes.items()})
+        self.services = Services(
+            settings=self.settings,
+            runs=self.runs,
+            queue=self.queue,
+            places=self.places,
+            blobs=MemoryBlobs(),
+            catalog=MemoryCatalog(),
+            tokens=MemoryTokens(),
+            marks=MemoryMarks(),
+            clock=clock,
+            ids=SeededIds(self.seed),
+        )
+        self._submitted = 0
+
+    async def register(self, document: dict[str, Any]) -> Workflow:
+        """Register a workflow document; what is wrong with it is the test's fault."""
+        classes = {name: c.max_step_seconds for name, c in self.settings.classes.items()}
+        document = {"name": "flow", **document}
+        workflow = check(document, name=None, tasks=registry.names(chaos=True), classes=classes)
+        await self.services.catalog.register(
+            TENANT,
+            Registered(
+                name=workflow.name,
+                version=version_of(document),
+                document=document,
+                created_at=self.services.clock.now(),
+            ),
+        )
+        return workflow
+
+    async def submit(self, workflow: Workflow, input: Json = None, *, row: bool = True, **given: Any) -> Envelope:
+        """Accept a run as the API does: a place, a message, and (unless `row` is false) its row."""
+        self._submitted += 1
+        now = self.services.clock.now()
+        envelope = Envelope(
+            tenant=TENANT,
+            run_id=f"r{self._submitted:025d}",
+            submission=self.services.ids.token(),
+            workflow=workflow.name,
+            workflow_version=workflow.version,
+            class_name=workflow.class_name,
+            lane="normal",
+            input=input,
+            request_hash="0" * 64,
+            accepted_at=now,
+            deadline=now + timedelta(seconds=workflow.timeout_seconds),
+            queue_deadline=None
+            if workflow.queue_timeout_seconds is None
+            else now + timedelta(seconds=workflow.queue_timeout_seconds),
+            place=await self.places.reserve(workflow.class_name, now=now),
+        )
+        envelope = replace(envelope, **given)
+        await self.queue.send(LANE, envelope)
+        if row:
+            await self.runs.put(replace(first_version(envelope), write_id=self.services.ids.token()), Absent(), now=now)
+        return envelope
+
+    def runner(self, name: str = "worker") -> Runner:
+        """A runner of its own, as every process has."""
+        return Runner(
+            self.services,
+            WorkflowCache(self.services.catalog, self.settings.classes),
+            Attempts(self.settings, self.services.clock),
+            worker=name,
+        )
+
+    @asynccontextmanager
+    async def worker(self, *, concurrency: int = 32) -> AsyncIterator[Worker]:
+        """A worker process at work for the length of the block."""
+        isolation = NoIsolation(self.runner("isolated"))
+        worker = Worker(
+            self.services,
+            class_name="model",
+            lanes=["normal"],
+            concurrency=concurrency,
+            isolation=isolation,  # type: ignore[arg-type]  # the same two methods, without processes
+        )
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await task
+
+    async def row(self, envelope: Envelope) -> Run:
+        """The run's record."""
+        key = RunKey(tenant=envelope.tenant, run_id=envelope.run_id)
+        run = await self.runs.get(key, now=self.services.clock.now())
+        assert run is not None
+        return run
+
+    async def ended(self, envelope: Envelope, *, within: float = 3600) -> Run:
+        """The run's record once it is terminal; fails when it takes longer than `within` virtual seconds."""
+        async with asyncio.timeout(within):
+            while True:
+                run = self.runs.rows.get(RunKey(tenant=envelope.tenant, run_id=envelope.run_id))
+                if run is not None and run.terminal:
+                    return run
+                await asyncio.sleep(0.05)
+
+    async def play(
+        self, document: dict[str, Any], input: Json = None, *, within: float = 3600, **given: Any
+    ) -> Run:
+        """Register, submit, and work until the run has ended."""
+        envelope = await self.submit(await self.register(document), input, **given)
+        async with self.worker():
+            return await self.ended(envelope, within=within)
+
+
+def journal_of(run: Run) -> Sequence[str]:
+    """The journal as `type step` words, in order."""
+    return [f"{entry.type} {entry.step}" if entry.step else str(entry.type) for entry in run.journal]
+
+
+def consistent(run: Run) -> None:
+    """The journal has no gap and agrees with the state."""
+    assert [entry.seq for entry in run.journal] == list(range(1, len(run.journal) + 1))
+    assert all(a.at <= b.at for a, b in zip(run.journal, run.journal[1:], strict=False))
+    if run.terminal:
+        assert run.finished_at is not None
+        assert run.expires_at is not None
+        assert run.journal[-1].type == f"run.{run.status}"
+    if run.status is Status.WAITING:
+        assert run.due_at is not None
+    for name, state in run.steps.items():
+        started = sum(e.step == name and e.type == "step.started" for e in run.journal)
+        assert started == state.attempts, name

@@ -1,0 +1,86 @@
+"""The OpenAPI document describes the calls as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from functions.runtime.routes import CALLS
+from tests.support.http import TINY, Http, memory_services
+
+
+@pytest.fixture
+def http() -> Http:
+    return Http(services=memory_services())
+
+
+@pytest.fixture
+async def document(http: Http) -> Any:
+    reply = await http("GET", "/openapi.json", verdict=None)
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+    return reply.json
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for value in part.values():
+            yield from references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from references(value)
+
+
+async def test_it_is_openapi_3_1_and_every_reference_in_it_leads_somewhere(document: Any) -> None:
+    assert document["openapi"].startswith("3.1")
+    found = set(references(document))
+    assert found
+    for reference in found:
+        assert reference.startswith("#/components/schemas/")
+        assert reference.rsplit("/", 1)[-1] in document["components"]["schemas"]
+
+
+async def test_it_has_every_call(document: Any) -> None:
+    described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    assert described == {(call.method, call.path) for call in CALLS} | {("GET", "/v1/health")}
+
+
+async def test_every_call_tells_its_good_and_bad_answers(document: Any) -> None:
+    for call in CALLS:
+        operation = document["paths"][call.path][call.method.lower()]
+        assert {str(status) for status in call.answers} <= set(operation["responses"])
+        for status in ("401", "403", "500", "503"):
+            assert "application/problem+json" in operation["responses"][status]["content"]
+
+
+async def test_models_describe_the_names_that_go_over_the_wire(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    assert {"class", "input", "output", "steps", "links"} <= set(schemas["RunView"]["properties"])
+    assert set(schemas["Links"]["properties"]) == {"self", "events"}
+    assert "$ref" in schemas["BigValue"]["properties"]
+    assert schemas["SubmitBody"]["required"] == ["workflow"]
+    parameters = document["paths"]["/v1/runs"]["get"]["parameters"]
+    assert {item["name"] for item in parameters} == {"limit", "cursor", "status", "workflow", "tag"}
+
+
+async def test_answers_have_exactly_the_fields_their_schemas_name(http: Http, document: Any) -> None:
+    await http("PUT", "/v1/workflows/tiny", TINY)
+    accepted = (await http("POST", "/v1/runs", {"workflow": "tiny"})).json
+    shown = {
+        "Accepted": accepted,
+        "RunView": (await http("GET", f"/v1/runs/{accepted['id']}")).json,
+        "ListedRun": (await http("GET", "/v1/runs")).json["runs"][0],
+        "EventList": (await http("GET", f"/v1/runs/{accepted['id']}/events")).json,
+        "WorkflowView": (await http("GET", "/v1/workflows/tiny")).json,
+        "QueueView": (await http("GET", "/v1/queues")).json["queues"][0],
+    }
+    for name, answer in shown.items():
+        assert set(answer) == set(document["components"]["schemas"][name]["properties"]), name
+
+
+async def test_it_is_plain_json(document: Any) -> None:
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
