@@ -106,7 +106,7 @@ def run(
         raise LocalError(f"{failure}: {_complaint(log, begin)}; see {log}.")
 
 
-_TELLING = ("_FAILED", "❌", "error", "failed")
+_TELLING = (r"[A-Z]_FAILED\b", "❌", r"(?i)\b(error|failed)\b")
 """What marks the line that says what went wrong, the surest sign first."""
 
 
@@ -116,6 +116,6 @@ def _complaint(log: Path, begin: int) -> str:
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     for sign in _TELLING:
         for line in lines:
-            if sign in line or sign in line.split(" ")[0].lower() or (sign.islower() and f"{sign}:" in line.lower()):
+            if re.search(sign, line):
                 return line[:300].rstrip(".")
     return lines[-1][:300].rstrip(".") if lines else "it said nothing"

@@ -89,8 +89,7 @@ def compile_expression(text: str) -> tuple[Expression | None, tuple[str, ...]]:
         return None, tuple(f"`{shown}`: the literal {piece} is not JSON (a string needs quotes)" for piece in bad)
     pieces[::2] = [_HYPHENATED.sub(r'\1"\2"', piece) for piece in pieces[::2]]
     try:
-        # Not `parse`, which would keep every tenant's expressions in a cache of its own as well.
-        tree: Tree = Parser()._parse("".join(pieces)).parsed
+        tree: Tree = Parser().parse("".join(pieces)).parsed
     except RecursionError:
         return None, (f"`{shown}` is nested too deeply",)
     except (JMESPathError, ValueError, LookupError, TypeError, AttributeError) as error:

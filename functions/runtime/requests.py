@@ -7,7 +7,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
@@ -145,7 +145,7 @@ def query_as(model: type[Model], request: Request) -> Model:
         values = request.query.get(name)
         if values is None:
             continue
-        if get_origin(info.annotation) is list:
+        if any(get_origin(kind) is list for kind in (info.annotation, *get_args(info.annotation))):
             given[name] = [part for value in values for part in value.split(",") if part]
         else:
             given[name] = values[-1]

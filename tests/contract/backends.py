@@ -12,6 +12,7 @@ from functions.adapters.aws import Client
 from functions.adapters.catalog import DynamoCatalog
 from functions.adapters.dynamo import DynamoRunStore
 from functions.adapters.items import from_item, to_item
+from functions.adapters.marks import DynamoMarks, MemoryMarks
 from functions.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
@@ -26,7 +27,7 @@ from functions.adapters.s3 import S3Blobs
 from functions.adapters.sqs import SqsQueue
 from functions.adapters.tokens import DynamoTokens
 from functions.engine.message import QueueName
-from functions.engine.ports import Blobs, Catalog, Places, RunStore, Tokens, WorkQueue
+from functions.engine.ports import Blobs, Catalog, Marks, Places, RunStore, Tokens, WorkQueue
 from functions.runtime.wiring import Aws
 from tests.support.aws import Stack
 from tests.support.clock import FakeClock, SeededIds
@@ -49,6 +50,8 @@ class Backend(Protocol):
     def catalog(self) -> Catalog: ...
 
     def tokens(self) -> Tokens: ...
+
+    def marks(self) -> Marks: ...
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         """Put any text into a queue, past the adapter."""
@@ -86,6 +89,9 @@ class MemoryBackend:
 
     def tokens(self) -> Tokens:
         return MemoryTokens()
+
+    def marks(self) -> Marks:
+        return MemoryMarks()
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         assert isinstance(queue, MemoryQueue)
@@ -128,6 +134,9 @@ class AwsBackend:
 
     def tokens(self) -> Tokens:
         return DynamoTokens(self._aws, self._stack.table)
+
+    def marks(self) -> Marks:
+        return DynamoMarks(self._aws, self._stack.table)
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         await self._aws(Client.SQS, "send_message", QueueUrl=self._stack.urls[name], MessageBody=body)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from functions.engine.journal import Entry, EventType
 from functions.engine.message import Envelope
 from functions.engine.ports import Absent, Replaces
-from functions.engine.run import Run, Status, StepState, StepStatus
+from functions.engine.run import Fault, Reason, Run, Status, StepState, StepStatus
 from functions.runtime.settings import Settings
 from tests.support.builders import LANE, a_run
 from tests.support.clock import START, FakeClock
@@ -359,8 +359,6 @@ async def test_a_query_that_makes_no_sense_is_422_and_names_the_parameter(http: 
 
 
 async def test_a_failed_step_shows_its_error(http: Http) -> None:
-    from functions.engine.run import Fault, Reason
-
     fault = Fault(type="step_failed", message="only: boom")
     step = StepState(status=StepStatus.FAILED, attempts=2, failures=2, error=fault)
     run = await stored(http, a_run(status=Status.FAILED, reason=Reason.STEP_FAILED, error=fault, steps={"only": step}))

@@ -1,0 +1,62 @@
+# The one list of commands. `make` alone prints it.
+SHELL := bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
+export CDK_DISABLE_CLI_TELEMETRY := true
+
+.PHONY: help setup demo test test-fast check format lock synth clean
+
+help:  ## Print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY)  ## Make the virtual environment .venv with everything in it
+
+# uv where it is, else installed into the environment itself.
+$(READY): pyproject.toml requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Fanfold needs Python 3.11 or newer; set PYTHON=… to name one." >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
+	  || { echo "Python's venv module is missing (on Debian: apt-get install python3-venv)." >&2; exit 2; }
+	@command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	@uv=$$(command -v uv || echo $(BIN)/uv); \
+	  "$$uv" pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock && \
+	  "$$uv" pip install --quiet --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+demo: $(READY)  ## Deploy to the embedded emulator, run a diamond, kill its worker, watch it finish
+	@$(BIN)/fanfold demo
+
+test: $(READY)  ## Every test, the emulator included
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-fast: $(READY)  ## Only the tests that need neither emulator nor CDK
+	@$(BIN)/python -m pytest -q tests/unit tests/arch tests/contract -m "not emulator"
+
+check: $(READY)  ## Lint, formatting, types, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY)  ## Format and sort imports
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+
+lock: $(READY)  ## Pin every dependency again, by hash and without addresses
+	@uv=$$(command -v uv || echo $(BIN)/uv); \
+	  "$$uv" pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url -o requirements-dev.lock && \
+	  "$$uv" pip compile --quiet infra/layer.in --generate-hashes --no-emit-index-url --only-binary :all: \
+	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements.lock
+
+synth: $(READY) node_modules/.package-lock.json  ## Synthesize the CloudFormation template into cdk.out
+	@npx --no-install cdk synth --quiet
+
+node_modules/.package-lock.json: package-lock.json
+	@npm ci --silent --no-audit --no-fund
+
+clean:  ## Remove what can be made again (not .fanfold: `fanfold down` does)
+	@rm -rf cdk.out build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

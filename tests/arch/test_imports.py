@@ -1,0 +1,61 @@
+"""What a handler loads at cold start, and that loading it does nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pydantic", "boto3", "botocore.session", "aws_xray_sdk", "yaml", "requests", "httpx", "rich", "typer", "moto")
+"""Costly modules: pydantic alone is 60–120 ms of a cold start. boto3 is loaded by the first call, not by an import."""
+
+BUDGETS = {
+    "functions.api": {"pydantic", "yaml"},
+    "functions.authorizer": set(),
+    "functions.worker": set(),
+    "functions.deadletter": set(),
+    "functions.sweeper": set(),
+    "functions.engine.decide": set(),
+    "fanfold.client": {"httpx"},
+}
+"""The heavy modules each entry point may load."""
+
+
+@pytest.mark.parametrize("module", sorted(BUDGETS))
+def test_an_entry_point_loads_no_heavy_module_beyond_its_budget(module: str) -> None:
+    code = f"import {module}, sys; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(loaded) <= BUDGETS[module]
+
+
+@pytest.mark.parametrize("module", sorted(BUDGETS))
+def test_importing_an_entry_point_says_nothing_opens_nothing_and_needs_no_environment(module: str) -> None:
+    code = (
+        "import socket, sys\n"
+        "def refuse(*_, **__): raise AssertionError('a connection at import')\n"
+        "socket.socket.connect = refuse\n"
+        f"import {module}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"HOME": "/nonexistent"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_engine_asks_no_clock_and_no_chance() -> None:
+    """Time and randomness arrive as arguments; the import contracts forbid the modules, this the methods."""
+    import ast
+    from pathlib import Path
+
+    import functions.engine
+
+    found = []
+    for path in Path(functions.engine.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in ("now", "utcnow", "today")
+                and isinstance(node.value, ast.Name)
+                and node.value.id in ("datetime", "date")
+            ):
+                found.append(f"{path.name}:{node.lineno}")
+    assert found == []

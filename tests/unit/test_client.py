@@ -1,0 +1,266 @@
+"""The clients against a service that is a function: what they ask, repeat, and make of the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from fanfold import AsyncClient, Client, Invalid, NotFound, NotReachable, Refused, StateConflict
+from fanfold.calls import pause_before_repeat
+from fanfold.results import Run
+
+Answer = httpx.Response | Exception
+URL = "http://service.test/_aws/execute-api/abc/$default"
+
+
+class Service:
+    """Answers with what it was given, one after the other (the last one for ever), and remembers the requests."""
+
+    def __init__(self, *answers: Answer | Callable[[httpx.Request], Answer]) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx.Request] = []
+        self.slept: list[float] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answer = answer(request) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, *, patience_seconds: float = 30.0, token: str | None = "ff_token") -> Client:
+        transport = httpx.MockTransport(self)
+        return Client(URL, token, patience_seconds=patience_seconds, transport=transport, sleep=self.slept.append)
+
+    def async_client(self, *, patience_seconds: float = 30.0) -> AsyncClient:
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+
+        transport = httpx.MockTransport(self)
+        return AsyncClient(URL, "ff_token", patience_seconds=patience_seconds, transport=transport, sleep=sleep)
+
+
+def ok(body: Any, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, json=body)
+
+
+def problem(status: int, *, retry_after: str | None = None, **facts: Any) -> httpx.Response:
+    headers = {"retry-after": retry_after} if retry_after else {}
+    body = {"type": "some-slug", "title": "A title", "status": status, "detail": "What happened.", **facts}
+    return httpx.Response(status, json=body, headers=headers)
+
+
+def a_run(status: str = "succeeded", **facts: Any) -> Run:
+    run = {"id": "r1", "status": status, "reason": None, "error": None, "steps": {}, "output": None}
+    return cast(Run, {**run, **facts})  # only what the client looks at
+
+
+ACCEPTED = {"id": "r1", "status": "queued", "workflow": "tiny", "version": "sha256:0", "created_at": "…", "links": {}}
+
+
+def an_event(seq: int, type: str = "step.started") -> dict[str, Any]:
+    return {"seq": seq, "at": "2026-11-30T00:00:00.000Z", "type": type}
+
+
+def test_a_submission_carries_the_token_a_key_of_its_own_and_only_what_was_given() -> None:
+    service = Service(ok(ACCEPTED, 202))
+    with service.client() as client:
+        assert client.submit("tiny", {"x": 1}, tags={"a": "b"}) == ACCEPTED
+    (request,) = service.requests
+    assert str(request.url) == f"{URL}/v1/runs"
+    assert request.headers["authorization"] == "Bearer ff_token"
+    assert len(request.headers["idempotency-key"]) == 32
+    assert json.loads(request.content) == {"workflow": "tiny", "input": {"x": 1}, "tags": {"a": "b"}}
+
+
+def test_a_repeated_submission_is_the_same_submission() -> None:
+    service = Service(httpx.ReadTimeout("gone"), problem(503), ok(ACCEPTED, 202))
+    with service.client() as client:
+        client.submit("tiny")
+    assert len({request.headers["idempotency-key"] for request in service.requests}) == 1
+    assert len(service.requests) == 3
+
+
+def test_a_key_of_the_callers_is_used_as_it_is() -> None:
+    service = Service(ok(ACCEPTED, 202))
+    with service.client() as client:
+        client.submit("tiny", key="order-7")
+    assert service.requests[0].headers["idempotency-key"] == "order-7"
+
+
+def test_a_refusal_is_repeated_after_the_time_the_service_names() -> None:
+    service = Service(problem(429, retry_after="3"), ok(ACCEPTED, 202))
+    with service.client() as client:
+        client.submit("tiny")
+    assert 3 <= service.slept[0] <= 3.1
+
+
+def test_a_refusal_longer_than_the_callers_patience_is_raised_at_once() -> None:
+    service = Service(problem(429, retry_after="60", title="Full", type="queue-full"))
+    with service.client(patience_seconds=5) as client, pytest.raises(Refused) as refused:
+        client.submit("tiny")
+    assert refused.value.retry_after_seconds == 60
+    assert refused.value.type == "queue-full"
+    assert service.slept == []
+
+
+def test_no_answer_at_all_is_told_as_not_reachable() -> None:
+    service = Service(httpx.ConnectError("refused"))
+    with service.client(patience_seconds=0) as client, pytest.raises(NotReachable, match=r"service\.test"):
+        client.get("r1")
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, Invalid), (404, NotFound), (409, StateConflict), (422, Invalid)])
+def test_problems_that_repeating_cant_cure_are_raised_at_once(status: int, kind: type[Exception]) -> None:
+    service = Service(problem(status))
+    with service.client() as client, pytest.raises(kind, match="What happened"):
+        client.get("r1")
+    assert len(service.requests) == 1
+
+
+def test_a_problem_with_several_reasons_tells_all_of_them() -> None:
+    errors = [{"pointer": "/steps/a", "detail": "unknown task"}, {"pointer": "/steps/b/needs/0", "detail": "no such"}]
+    service = Service(problem(422, errors=errors))
+    with service.client() as client, pytest.raises(Invalid) as invalid:
+        client.apply({"name": "x"})
+    assert invalid.value.errors == tuple(errors)
+    assert "/steps/a: unknown task; /steps/b/needs/0: no such" in str(invalid.value)
+
+
+def test_an_answer_that_is_not_json_is_told_so_and_not_believed() -> None:
+    service = Service(httpx.Response(200, text="<html>hello</html>"))
+    with service.client() as client, pytest.raises(Exception, match="is not JSON"):
+        client.health()
+
+
+def test_api_gateways_own_answer_without_a_problem_is_still_a_sentence() -> None:
+    service = Service(httpx.Response(401, json={"message": "Unauthorized"}))
+    with service.client() as client, pytest.raises(Exception, match="Unauthorized"):
+        client.queues()
+
+
+@pytest.mark.parametrize(
+    ("document", "media_type"),
+    [
+        ({"name": "tiny"}, "application/json"),
+        ("name: tiny\n", "application/yaml"),
+        (b'{"name": "tiny"}', "application/yaml"),
+    ],
+)
+def test_a_document_is_registered_under_the_name_it_has(document: Any, media_type: str) -> None:
+    service = Service(ok({"name": "tiny", "version": "sha256:0", "created_at": "…"}, 201))
+    with service.client() as client:
+        client.apply(document)
+    (request,) = service.requests
+    assert (request.method, request.url.path[-18:]) == ("PUT", "/v1/workflows/tiny")
+    assert request.headers["content-type"] == media_type
+
+
+@pytest.mark.parametrize("document", ["- 1\n", "{", "steps: {}\n"])
+def test_a_document_without_a_name_is_refused_before_anything_is_sent(document: str) -> None:
+    service = Service(ok({}))
+    with service.client() as client, pytest.raises(ValueError, match="document"):
+        client.apply(document)
+    assert service.requests == []
+
+
+def test_waiting_asks_again_until_the_run_has_ended() -> None:
+    service = Service(ok(a_run("queued")), ok(a_run("running")), ok(a_run("failed")))
+    with service.client() as client:
+        assert client.wait("r1")["status"] == "failed"
+    assert all(request.url.params["wait"] == "20" for request in service.requests)
+
+
+def test_waiting_ends_with_the_callers_patience() -> None:
+    service = Service(ok(a_run("running")))
+    with service.client() as client, pytest.raises(TimeoutError, match="r1 is still running"):
+        client.wait("r1", timeout=0)
+
+
+def test_events_come_once_each_in_order_although_the_connection_breaks() -> None:
+    service = Service(
+        ok({"events": [an_event(1), an_event(2)], "last_seq": 2, "end": False}),
+        httpx.ReadError("broken"),
+        ok({"events": [], "last_seq": 2, "end": False}),
+        ok({"events": [an_event(3, "run.succeeded")], "last_seq": 3, "end": True}),
+    )
+    with service.client() as client:
+        assert [event["seq"] for event in client.events("r1")] == [1, 2, 3]
+    assert [request.url.params["after"] for request in service.requests] == ["0", "2", "2", "2"]
+
+
+def test_events_that_are_not_followed_end_with_what_is_there() -> None:
+    service = Service(
+        ok({"events": [an_event(1)], "last_seq": 1, "end": False}), ok({"events": [], "last_seq": 1, "end": False})
+    )
+    with service.client() as client:
+        assert [event["seq"] for event in client.events("r1", follow=False)] == [1]
+    assert "wait" not in service.requests[0].url.params
+
+
+def test_listing_reads_page_after_page_and_takes_a_short_page_for_no_end() -> None:
+    service = Service(
+        ok({"runs": [a_run(id="c")], "next_cursor": "n1"}),
+        ok({"runs": [], "next_cursor": "n2"}),
+        ok({"runs": [a_run(id="a")], "next_cursor": None}),
+    )
+    with service.client() as client:
+        assert [run["id"] for run in client.runs(status="failed", tags=["a=1", "b"])] == ["c", "a"]
+    first, second, third = (dict(request.url.params.multi_items()) for request in service.requests)
+    assert "cursor" not in first
+    assert (second["cursor"], third["cursor"]) == ("n1", "n2")
+    assert service.requests[2].url.params.get_list("tag") == ["a=1", "b"]
+
+
+def test_queues_are_a_list() -> None:
+    with Service(ok({"queues": [{"class": "model"}]})).client() as client:
+        assert client.queues() == [{"class": "model"}]
+
+
+@pytest.mark.parametrize("attempt", range(1, 12))
+def test_pauses_grow_stay_below_eight_seconds_and_are_never_negative(attempt: int) -> None:
+    for chance in (0.0, 0.5, 0.999):
+        pause = pause_before_repeat(
+            attempt, retry_after_seconds=None, spent_seconds=0, patience_seconds=60, chance=chance
+        )
+        assert pause is not None
+        assert 0 < pause < 8
+
+
+async def test_the_asyncio_client_makes_the_same_promises() -> None:
+    service = Service(
+        problem(429, retry_after="1"),
+        ok(ACCEPTED, 202),
+        httpx.ConnectError("refused"),
+        ok({"events": [an_event(1, "run.succeeded")], "last_seq": 1, "end": True}),
+        ok(a_run("running")),
+        ok(a_run("succeeded")),
+        ok({"runs": [a_run()], "next_cursor": None}),
+        problem(404),
+    )
+    async with service.async_client() as client:
+        accepted = await client.submit("tiny")
+        assert [event["seq"] async for event in client.events(accepted["id"])] == [1]
+        assert (await client.wait("r1"))["status"] == "succeeded"
+        assert [run["id"] async for run in client.runs()] == ["r1"]
+        with pytest.raises(NotFound):
+            await client.get("r2")
+    assert service.requests[0].headers["idempotency-key"] == service.requests[1].headers["idempotency-key"]
+
+
+async def test_the_asyncio_client_gives_up_where_the_other_does() -> None:
+    service = Service(httpx.ConnectError("refused"))
+    async with service.async_client(patience_seconds=0) as client:
+        with pytest.raises(NotReachable):
+            await client.health()
+        with pytest.raises(NotReachable):
+            await client.queues()
+        with pytest.raises(NotReachable):
+            await client.apply({"name": "x"})
+        with pytest.raises(NotReachable):
+            await client.wait("r1", timeout=1)
