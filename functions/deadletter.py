@@ -19,11 +19,10 @@ Answer = dict[str, Any]
 
 def build(services: Services) -> Callable[[Mapping[str, Any], object], Answer]:
     """The handler on these services, called as Lambda calls it; it returns the messages that stay."""
-    runner = asyncio.Runner()
     urls = queue_urls(services.settings)
 
     def run(event: Mapping[str, Any], context: object) -> Answer:
-        stays = runner.run(revive(services, from_event(event, urls), now=services.clock.now()))
+        stays = asyncio.run(revive(services, from_event(event, urls), now=services.clock.now()))
         flush()
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in stays]}
 

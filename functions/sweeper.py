@@ -22,13 +22,12 @@ Answer = dict[str, Any]
 
 def build(services: Services) -> Callable[[object, object], Answer]:
     """The sweeper on these services, called as Lambda calls a handler; it returns the pass's report."""
-    runner = asyncio.Runner()
     terms = terms_of(services.settings)
     settle = Settler(services, WorkflowCache(services.catalog, services.settings.classes), terms)
 
     def run(event: object, context: object) -> Answer:
         try:
-            report = asdict(runner.run(sweep(services, terms, now=services.clock.now(), settle=settle)))
+            report = asdict(asyncio.run(sweep(services, terms, now=services.clock.now(), settle=settle)))
             logger().info("swept", extra=report)
             return report
         finally:

@@ -21,7 +21,6 @@ from functions.runtime.access import caller_of
 from functions.runtime.answers import Answer, reply
 from functions.runtime.calls.desk import desk
 from functions.runtime.http import Health
-from functions.runtime.openapi import document
 from functions.runtime.problems import INTERNAL, PROBLEM_JSON, Problem, no_route, problem_of, wrong_method
 from functions.runtime.requests import Request, request_of
 from functions.runtime.routes import CALLS, Call
@@ -133,13 +132,15 @@ def _problem(problem: Problem) -> Response[str]:
 
 @functools.cache
 def _specification() -> dict[str, Any]:
+    # Imported when somebody asks for it: no other call needs it, and schemas cost a tenth of a second.
+    from functions.runtime.openapi import document
+
     return document(CALLS, version=VERSION)
 
 
 @functools.cache
 def _documentation() -> str:
     """Swagger UI from Powertools' own package: one page, nothing loaded from elsewhere."""
-    # Imported when somebody asks for it: no other call needs it.
     from aws_lambda_powertools.event_handler.openapi import swagger_ui
 
     assets = Path(swagger_ui.__file__).parent

@@ -14,19 +14,14 @@ from functions.runtime.calls import queues, runs, workflows
 from functions.runtime.http import (
     Accepted,
     EventList,
-    EventsQuery,
-    ListQuery,
     QueueList,
     RunList,
-    RunQuery,
-    RunsQuery,
     RunView,
-    SubmitBody,
     WorkflowList,
-    WorkflowQuery,
     WorkflowSummary,
     WorkflowView,
 )
+from functions.runtime.incoming import EventsQuery, ListQuery, RunQuery, RunsQuery, SubmitBody, WorkflowQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,6 @@ class Aws:
             import boto3
 
             self._session = boto3.Session()
-        addressed = profile.service == "s3" and (self._endpoint_url or _endpoint_in_environment(self._session))
         client = self._session.client(
             profile.service,
             endpoint_url=self._endpoint_url,
@@ -140,7 +139,7 @@ class Aws:
                 parameter_validation=False,
                 signature_version="s3v4" if profile.service == "s3" else None,
                 # An endpoint of one's own seldom has a host name per bucket.
-                s3={"addressing_style": "path"} if addressed else None,
+                s3={"addressing_style": "path"} if self._endpoint_url is not None else None,
             ),
         )
         events = client.meta.events
@@ -162,10 +161,6 @@ class Aws:
             return  # a proxy's fancy: no estimate from this answer, the last one stands
         # The header is cut to the second; its middle is at most half a second off.
         self.clock_offset_seconds = seconds + 0.5 - self._wall()
-
-
-def _endpoint_in_environment(session: Any) -> Any:
-    return session._session.get_config_variable("endpoint_url")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

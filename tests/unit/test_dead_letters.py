@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from functions.adapters.messages import encode
+from functions.deadletter import build
 from functions.engine.errors import Throttled, Unanswered
 from functions.engine.message import Envelope, Message, Received
 from functions.engine.ports import Absent
 from functions.engine.run import Run, Status
 from functions.runtime.dead import revive
+from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Services
 from tests.support.builders import DEAD, LANE, a_full_run, a_run, a_wake, an_envelope
 from tests.support.clock import START, FakeClock
@@ -111,3 +114,19 @@ async def test_what_a_service_refuses_stays_and_takes_no_other_along(
     assert await revive(services, letters, now=clock.now()) == [letters[1].message_id]
     await clock.advance(900)
     assert len(await in_lane(services)) == 2
+
+
+def test_the_handler_lists_what_stays() -> None:
+    settings = Settings(classes={"model": ClassSettings(queues={"dead": "https://sqs.test/1/app-model-dead"})})
+    records = [
+        {
+            "messageId": name,
+            "receiptHandle": name,
+            "body": body,
+            "attributes": {"ApproximateReceiveCount": "1"},
+            "eventSourceARN": "arn:aws:sqs:us-east-1:1:app-model-dead",
+        }
+        for name, body in [("good", encode(an_envelope())), ("bad", "{")]
+    ]
+    answer = build(memory_services(FakeClock(), settings))({"Records": records}, None)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "bad"}]}

@@ -9,7 +9,7 @@ from functions.engine.errors import NotFound
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
 from functions.runtime.access import SubmitRate
-from functions.runtime.http import MAX_WAIT_SECONDS
+from functions.runtime.incoming import MAX_WAIT_SECONDS
 from functions.runtime.submit import Submitter
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache

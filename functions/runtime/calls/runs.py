@@ -11,7 +11,8 @@ from functions.runtime import views
 from functions.runtime.access import Caller
 from functions.runtime.answers import Answer
 from functions.runtime.calls.desk import Desk
-from functions.runtime.http import EventList, EventsQuery, RunList, RunQuery, RunsQuery, SubmitBody
+from functions.runtime.http import EventList, RunList
+from functions.runtime.incoming import EventsQuery, RunQuery, RunsQuery, SubmitBody
 from functions.runtime.listing import Filters, page
 from functions.runtime.requests import Request, body_as, query_as
 from functions.runtime.submit import Submission

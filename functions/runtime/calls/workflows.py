@@ -10,14 +10,8 @@ from functions.runtime.access import Caller
 from functions.runtime.answers import Answer
 from functions.runtime.calls.desk import Desk
 from functions.runtime.documents import document_of
-from functions.runtime.http import (
-    ListQuery,
-    WorkflowList,
-    WorkflowQuery,
-    WorkflowSummary,
-    WorkflowVersion,
-    WorkflowView,
-)
+from functions.runtime.http import WorkflowList, WorkflowSummary, WorkflowVersion, WorkflowView
+from functions.runtime.incoming import ListQuery, WorkflowQuery
 from functions.runtime.requests import Request, query_as
 from functions.tasks import registry
 

@@ -1,0 +1,110 @@
+"""What the HTTP API takes: bodies and queries as models, checked once at the edge. OpenAPI is made of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from functions.engine.duration import parse_duration
+from functions.engine.run import Status
+
+MAX_WAIT_SECONDS = 25
+"""API Gateway gives up after 30 s (HTTP API, hard): an answer must be on its way before."""
+MAX_DELAY_SECONDS = 900
+"""SQS delays a message by at most 15 minutes."""
+MAX_TAGS = 20
+
+TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,64}$")]
+TagValue = Annotated[str, StringConstraints(max_length=256)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+
+
+class Incoming(BaseModel):
+    """A stranger's document: a field it does not have is an error, so that no typing error is passed over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class SubmitBody(Incoming):
+    """A run to be accepted."""
+
+    workflow: Name = Field(description="Name of a registered workflow.")
+    version: Annotated[str, StringConstraints(max_length=100)] | None = Field(
+        default=None, description="A version of it; without one, the current version."
+    )
+    input: Any = Field(default_factory=dict, description="Any JSON; `${input}` in the workflow's expressions.")
+    lane: Annotated[str, StringConstraints(max_length=64)] = Field(
+        default="normal", description="Lane within the workflow's class."
+    )
+    tags: dict[TagName, TagValue] = Field(
+        default_factory=dict, max_length=MAX_TAGS, description="Labels to find the run by."
+    )
+    delay: float | str = Field(
+        default=0,
+        description="Not before this long after acceptance: seconds, or a duration such as `30s`; at most 15 minutes. "
+        "The workflow's timeouts count from then.",
+    )
+
+    @field_validator("delay", mode="before")
+    @classmethod
+    def _number_or_duration(cls, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError("a delay is a number of seconds or a duration such as 30s")
+        if isinstance(value, str):
+            seconds = parse_duration(value)
+        elif not 0 <= value <= MAX_DELAY_SECONDS:  # before float(): an int may be too large for one
+            raise ValueError(_DELAY_LIMIT)
+        else:
+            seconds = float(value)
+        if seconds > MAX_DELAY_SECONDS:
+            raise ValueError(_DELAY_LIMIT)
+        return seconds
+
+
+_DELAY_LIMIT = f"a delay is 0 to {MAX_DELAY_SECONDS} seconds (15 minutes, the limit of SQS)"
+
+
+class RunQuery(Incoming):
+    """How a run is to be shown."""
+
+    wait: float = Field(default=0, ge=0, description="Seconds to wait for its end; more than 25 counts as 25.")
+    steps: list[str] | None = Field(
+        default=None, description="Only these steps, comma-separated; `none` for no steps at all."
+    )
+    inline: bool = Field(default=False, description="Big values themselves instead of references to them.")
+
+
+class EventsQuery(Incoming):
+    """Which events of a run."""
+
+    after: int = Field(default=0, ge=0, description="Only events with a higher `seq`.")
+    limit: int = Field(default=100, ge=1, le=1000, description="At most this many.")
+    wait: float = Field(default=0, ge=0, description="Seconds to wait for the next one; more than 25 counts as 25.")
+
+
+class ListQuery(Incoming):
+    """Which page of a list."""
+
+    limit: int = Field(default=50, ge=1, le=200, description="At most this many; a page may hold fewer.")
+    cursor: Annotated[str, StringConstraints(max_length=2_000)] | None = Field(
+        default=None, description="Where to go on: a `cursor` or `next_cursor` of this very listing."
+    )
+
+
+class RunsQuery(ListQuery):
+    """Which runs."""
+
+    status: list[Status] = Field(default_factory=list, description="Only these, comma-separated.")
+    workflow: list[str] = Field(default_factory=list, description="Only runs of these workflows, comma-separated.")
+    tag: list[str] = Field(
+        default_factory=list, description="Only runs that have all these tags: `name`, `name:value` or `name=value`."
+    )
+
+
+class WorkflowQuery(Incoming):
+    """Which version of a workflow."""
+
+    version: Annotated[str, StringConstraints(max_length=100)] | None = Field(
+        default=None, description="Without one, the current version."
+    )

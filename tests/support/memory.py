@@ -1,0 +1,36 @@
+"""The services in memory, on a clock the test moves."""
+
+from __future__ import annotations
+
+from functions.adapters.items import from_item, to_item
+from functions.adapters.marks import MemoryMarks
+from functions.adapters.memory import (
+    MemoryBlobs,
+    MemoryCatalog,
+    MemoryPlaces,
+    MemoryQueue,
+    MemoryRunStore,
+    MemoryTokens,
+    RunCodec,
+)
+from functions.engine.ports import Clock
+from functions.runtime.settings import Settings
+from functions.runtime.wiring import Services
+from tests.support.clock import SeededIds
+
+
+def memory_services(clock: Clock, settings: Settings | None = None) -> Services:
+    """Empty services; every record makes the round trip it makes in the real table."""
+    settings = settings or Settings()
+    return Services(
+        settings=settings,
+        runs=MemoryRunStore(RunCodec(encode=to_item, decode=from_item)),
+        queue=MemoryQueue(clock),
+        places=MemoryPlaces({name: c.max_queue_depth for name, c in settings.classes.items()}),
+        blobs=MemoryBlobs(),
+        catalog=MemoryCatalog(),
+        tokens=MemoryTokens(),
+        marks=MemoryMarks(),
+        clock=clock,
+        ids=SeededIds(),
+    )
