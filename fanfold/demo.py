@@ -7,6 +7,7 @@ record counts how often each step was really executed, and whatever is not so is
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -101,7 +102,11 @@ class Outcome:
 def demonstrate(stack: LocalStack, *, report: Report) -> Outcome:
     """Submit the diamond, kill the process that holds it, watch it finish. Raises `LocalError` if it was not so."""
     if stack.pid is None:
-        raise LocalError("The demo kills a worker process, so it needs an emulator of its own: `fanfold down` first.")
+        raise LocalError(
+            "The demo kills a worker process, so it needs an emulator of its own: `fanfold down` first.", status=2
+        )
+    if stack.options.get("workers") == "none":
+        raise LocalError("The stack is up without workers: repeat `fanfold up`, then the demo.", status=2)
     with Client(stack.api_url, stack.token) as client:
         client.apply(DOCUMENT)
         accepted = client.submit("demo-diamond", {"step_ms": STEP_MS})
@@ -123,7 +128,7 @@ def _watch(client: Client, run_id: str, stack: LocalStack, report: Report) -> _S
     story = _Story(last_at=time.monotonic())
     began = time.monotonic()
     lease_seconds = float(stack.env.get("FANFOLD_LEASE_SECONDS", "5"))
-    told = 0
+    told = -1
     while not story.ended:
         for event in client.events(run_id, after=story.last_seq, follow=False):
             story.add(event)
@@ -135,11 +140,12 @@ def _watch(client: Client, run_id: str, stack: LocalStack, report: Report) -> _S
             elif time.monotonic() - began > START_SECONDS:
                 raise LocalError(f"Run {run_id} never came to its middle: there was nobody to kill.", status=FAILED)
         elif len(story.claims) == 1:
-            left = lease_seconds - (time.monotonic() - story.last_at)
-            passed = int(time.monotonic() - story.killed_at)
-            if passed > told:
-                told = passed
-                report(f"      … the lease ends in {left:.0f} s" if left > 0 else "      … the lease has ended")
+            left = max(0, math.ceil(lease_seconds - (time.monotonic() - story.last_at)))
+            if left != told:
+                told = left
+                report(
+                    f"      … its lease ends in {left} s" if left else "      … its lease has ended; who comes next?"
+                )
         if story.killed_pid is not None and time.monotonic() - story.killed_at > FINISH_SECONDS:
             raise LocalError(f"Run {run_id} has not ended within {FINISH_SECONDS:g} s of the kill.", status=FAILED)
         if not story.ended:

@@ -50,21 +50,19 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
     Raises `LocalError` with one sentence; what this call had started is then stopped again.
     """
     known = running(state)
+    previous = local.read(state)
     port = options.port or (known.port if known and known.port else DEFAULT_PORT)
-    if known and known.pid and (options.endpoint or known.port != port):
-        raise LocalError(
-            f"A local stack is up on port {known.port} already: stop it with `fanfold down` first.", status=2
-        )
+    endpoint = (options.endpoint or f"http://{emulator.HOST}:{port}").rstrip("/")
+    if known and known.endpoint != endpoint:
+        raise LocalError(f"A local stack is up at {known.endpoint} already: `fanfold down` stops it.", status=2)
+    own = options.endpoint is None or known is not None
     toolchain.check_node(environ)
-    if options.endpoint:
-        endpoint = options.endpoint.rstrip("/")
-        if not emulator.answers(endpoint):
-            raise LocalError(f"No AWS emulator answers at {endpoint}.")
-    else:
-        endpoint = f"http://{emulator.HOST}:{port}"
-        if known is None:
-            emulator.check_version()
-            emulator.check_port(port)
+    if not own and not emulator.answers(endpoint):
+        raise LocalError(f"No AWS emulator answers at {endpoint}.")
+    if own and known is None:
+        emulator.check_version()
+        emulator.check_port(port)
+        local.remove(state)  # what it told of is gone
     state.mkdir(parents=True, exist_ok=True)
     log = state / "deploy.log"
     log.write_bytes(b"")
@@ -72,15 +70,15 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
         said("installed" if toolchain.install_cdk(environ, log) else "there already")
     started: int | None = None
     try:
-        if not options.endpoint and known is None:
+        if own and known is None:
             with _timed(report, "emulator") as said:
                 started = emulator.start(port, state, environ)
                 said(f"listens on {endpoint}")
         pid = started or (known.pid if known else None)
         stack = _deploy(options, endpoint=endpoint, state=state, environ=environ, report=report)
-        stack = replace(stack, port=None if options.endpoint else port, pid=pid)
+        stack = replace(stack, port=port if own else None, pid=pid)
         with _timed(report, "token and examples") as said:
-            stack = _with_token(stack, known)
+            stack = _with_token(stack, previous)
             said(", ".join(_apply_examples(stack)) or "no examples here")
     except BaseException:
         if started is not None:
@@ -201,13 +199,13 @@ def local_api_url(stated: str, endpoint: str) -> str:
     return f"{endpoint}/_aws/execute-api/{found[1]}/$default"
 
 
-def _with_token(stack: LocalStack, known: LocalStack | None) -> LocalStack:
+def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
     """The stack with a token of all scopes: the one it had, as long as that still works."""
-    if known is not None and known.api_url == stack.api_url and known.token:
+    if previous is not None and previous.api_url == stack.api_url and previous.token:
         # If the old one does not work any more, whatever the reason, a new one is made below.
-        with Client(known.api_url, known.token, patience_seconds=10) as client, contextlib.suppress(ApiError):
+        with Client(previous.api_url, previous.token, patience_seconds=10) as client, contextlib.suppress(ApiError):
             client.queues()
-            return replace(stack, token=known.token)
+            return replace(stack, token=previous.token)
     environ = stack.environment(os.environ)
     made, _ = tokens.create(
         environ,

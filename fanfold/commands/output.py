@@ -19,13 +19,16 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON
 PATIENCE_SECONDS = 5.0
 """How long a command repeats a refused or unanswered call: somebody sits in front of it."""
 
+PIPE_WIDTH = 240
+
 RUN_FAILED = 1
 """The exit status when the command did its work and the run it waited for did not succeed."""
 
 
 def console() -> Console:
     """For results. Made when asked, so that it writes to whatever stdout is by then."""
-    return Console(file=sys.stdout, highlight=False)
+    # A pipe has no width of its own, and nothing may be cut off in it.
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def say(text: str) -> None:

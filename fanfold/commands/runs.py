@@ -102,7 +102,8 @@ def runs(
         return
     table = Table(box=None, pad_edge=False)
     for title in ("", "id", "workflow", "status", "epoch", "created"):
-        table.add_column(title, no_wrap=True)
+        # An id is there to be copied: on a narrow terminal everything else gives way.
+        table.add_column(title, no_wrap=True, min_width=26 if title == "id" else None)
     for run in found:
         sign, style = progress.MARKS.get(run["status"], ("●", "cyan"))
         state = run["status"] + (f" ({run['reason']})" if run["reason"] else "")

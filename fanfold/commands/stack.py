@@ -23,7 +23,8 @@ def up(
         int | None, typer.Option(min=1, max=65535, help=f"The emulator's port (default {deploy.DEFAULT_PORT}).")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(envvar="AWS_ENDPOINT_URL", help="Deploy to this emulator instead of starting one.")
+        str | None,
+        typer.Option(help="Deploy to this emulator instead of starting one; default: AWS_ENDPOINT_URL, if set."),
     ] = None,
     workers: Annotated[
         str, typer.Option(metavar="lambda|none", help="Who executes runs; none: `fanfold worker`.")
@@ -38,6 +39,8 @@ def up(
         raise typer.BadParameter("--workers is lambda or none")
     if port is not None and endpoint is not None:
         raise typer.BadParameter("--port is the port of an emulator to start, --endpoint one that runs: not both")
+    if port is None and endpoint is None:
+        endpoint = os.environ.get("AWS_ENDPOINT_URL") or None
     _end_in_order()
     options = Options(port=port, endpoint=endpoint, workers=workers, max_queue_depth=max_queue_depth)
     stack = deploy.up(options, state=output.state(), environ=os.environ, report=output.say)

@@ -23,7 +23,7 @@ from functions.runtime.calls.desk import desk
 from functions.runtime.http import Health
 from functions.runtime.problems import INTERNAL, PROBLEM_JSON, Problem, no_route, problem_of, wrong_method
 from functions.runtime.requests import Request, request_of
-from functions.runtime.routes import CALLS, Call
+from functions.runtime.routes import CALLS, Call, pattern
 from functions.runtime.telemetry import flush, logger
 from functions.runtime.version import VERSION
 from functions.runtime.wiring import Services
@@ -80,9 +80,8 @@ class App:
 
         for call in CALLS:
             add(call.method, call.path, functools.partial(self._call, call))
-        add("GET", "/v1/health", self._health)
-        add("GET", "/openapi.json", self._openapi)
-        add("GET", "/docs", self._docs)
+        for path, work in self._open().items():
+            add("GET", path, work)
 
         def nowhere(_: Exception) -> Response[str]:
             return _problem(self._no_route(resolver.current_event.http_method, resolver.current_event.path))
@@ -110,6 +109,10 @@ class App:
         caller.must(call.scope)
         return await call.handler(self._desk, caller, request, **parameters)
 
+    def _open(self) -> Mapping[str, _Work]:
+        """The calls that need no token."""
+        return {"/v1/health": self._health, "/openapi.json": self._openapi, "/docs": self._docs}
+
     async def _health(self, request: Request) -> Answer:
         return Answer(content=Health(status="ok", version=VERSION))
 
@@ -120,7 +123,8 @@ class App:
         return Answer(content=_documentation(), media_type="text/html; charset=utf-8")
 
     def _no_route(self, method: str, path: str) -> Problem:
-        allowed = sorted({call.method for call in CALLS if call.pattern().match(path)})
+        known = [(call.method, call.path) for call in CALLS] + [("GET", path) for path in self._open()]
+        allowed = sorted({other for other, template in known if pattern(template).match(path)})
         return (wrong_method(method, allowed) if allowed else no_route(path)).problem
 
 

@@ -17,6 +17,7 @@ MAX_TAGS = 20
 
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,64}$")]
 TagValue = Annotated[str, StringConstraints(max_length=256)]
+Wait = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 
 
@@ -68,7 +69,9 @@ _DELAY_LIMIT = f"a delay is 0 to {MAX_DELAY_SECONDS} seconds (15 minutes, the li
 class RunQuery(Incoming):
     """How a run is to be shown."""
 
-    wait: float = Field(default=0, ge=0, description="Seconds to wait for its end; more than 25 counts as 25.")
+    wait: float = Field(
+        default=0, ge=0, allow_inf_nan=False, description="Seconds to wait for its end; more than 25 counts as 25."
+    )
     steps: list[str] | None = Field(
         default=None, description="Only these steps, comma-separated; `none` for no steps at all."
     )
@@ -80,7 +83,9 @@ class EventsQuery(Incoming):
 
     after: int = Field(default=0, ge=0, description="Only events with a higher `seq`.")
     limit: int = Field(default=100, ge=1, le=1000, description="At most this many.")
-    wait: float = Field(default=0, ge=0, description="Seconds to wait for the next one; more than 25 counts as 25.")
+    wait: float = Field(
+        default=0, ge=0, allow_inf_nan=False, description="Seconds to wait for the next one; more than 25 counts as 25."
+    )
 
 
 class ListQuery(Incoming):

@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 from functions.runtime.documents import YAML_TYPES
 from functions.runtime.http import BigValue, Health, ProblemView
 from functions.runtime.problems import PROBLEM_JSON
-from functions.runtime.routes import Call
+from functions.runtime.routes import Call, pattern
 
 _REF = "#/components/schemas/{model}"
 _EVERY_CALL = (401, 403, 500, 503)
@@ -69,7 +69,7 @@ def _schemas(models: list[tuple[type[BaseModel], _Mode]]) -> dict[str, Any]:
 
 
 def _operation(call: Call) -> dict[str, Any]:
-    parameters = [_path_parameter(name) for name in call.pattern().groupindex]
+    parameters = [_path_parameter(name) for name in pattern(call.path).groupindex]
     if call.query is not None:
         parameters += _query_parameters(call.query)
     if call.keyed:

@@ -157,6 +157,8 @@ def problem_of(error: Exception) -> Problem:
             return invalid_body(error.problems).problem
         case InvalidCursor():
             return Problem(slug="invalid-cursor", title="The cursor is invalid", status=400, detail=str(error))
+        case LimitExceeded() if error.limit.endswith("_bytes"):
+            return too_large(str(error)).problem
         case LimitExceeded():
             return Problem(slug="limit-exceeded", title="A limit was met", status=422, detail=str(error))
         case NotFound():

@@ -13,6 +13,9 @@ from functions.engine.values import Json
 MAX_READ = 100
 """`RunStore.get_many` takes no more (BatchGetItem's limit)."""
 
+FORMAT = 1
+"""Of a cursor as a mark. One of another format is forgotten: the rotation begins anew."""
+
 MAX_PAGES = 50
 """Index pages a pass asks for at most: a thousand tenants without runs must not make a pass long."""
 
@@ -35,6 +38,7 @@ class Cursor:
     def to_json(self) -> Json:
         """The cursor as a mark."""
         return {
+            "format": FORMAT,
             "began_at": self.began_at.isoformat(),
             "last_began_at": None if self.last_began_at is None else self.last_began_at.isoformat(),
             "tenant": self.tenant,
@@ -45,8 +49,8 @@ class Cursor:
 
     @classmethod
     def from_json(cls, value: Json, *, now: datetime) -> Cursor:
-        """The cursor a mark remembers; without a mark, one that begins now."""
-        if value is None:
+        """The cursor a mark remembers; without a mark (of this format), one that begins now."""
+        if value is None or value.get("format") != FORMAT:
             return cls(began_at=now)
         key = value["key"]
         last, last_oldest = value["last_began_at"], value["last_oldest"]

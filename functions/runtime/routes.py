@@ -44,9 +44,10 @@ class Call:
     keyed: bool = False
     problems: tuple[int, ...] = field(default=())
 
-    def pattern(self) -> re.Pattern[str]:
-        """A regular expression for paths of this call."""
-        return re.compile("^" + re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", self.path) + "/*$")
+
+def pattern(path: str) -> re.Pattern[str]:
+    """A regular expression for a path with parameters in braces."""
+    return re.compile("^" + re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path) + "$")
 
 
 CALLS: tuple[Call, ...] = (

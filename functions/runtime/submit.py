@@ -1,7 +1,6 @@
 """Submit: reserve a place, send the envelope, create the row. Where it breaks off, nothing accepted is lost.
 
-What is left behind at each point is the table "Submit, when it breaks off" of the protocol
-(docs/architecture.md); the comments here name its rows.
+What is left behind at each point is the table in docs/decisions/0021-submit.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import pytest
@@ -26,6 +27,25 @@ BACKENDS = [
 def session() -> boto3.Session:
     """One session for all: what costs in making clients is read once."""
     return boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+
+
+class ReusedClients:
+    """A session for `create_stack` that makes each client once: they cost more than what they are used for."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        self._session = session
+        self._clients: dict[tuple[str, str | None], Any] = {}
+
+    def client(self, service: Any, endpoint_url: str | None = None) -> Any:
+        key = (service, endpoint_url)
+        if key not in self._clients:
+            self._clients[key] = self._session.client(service, endpoint_url=endpoint_url)
+        return self._clients[key]
+
+
+@pytest.fixture(scope="session")
+def builder(session: boto3.Session) -> ReusedClients:
+    return ReusedClients(session)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +75,7 @@ def emulator_aws(session: boto3.Session, emulator_url: str) -> Iterator[Aws]:
 
 
 @pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest, session: boto3.Session) -> Iterator[Backend]:
+def backend(request: pytest.FixtureRequest, builder: ReusedClients) -> Iterator[Backend]:
     name = f"contract-{uuid.uuid4().hex[:12]}"
     match request.param:
         case "memory" | "memory-packed":
@@ -63,9 +83,9 @@ def backend(request: pytest.FixtureRequest, session: boto3.Session) -> Iterator[
         case "moto":
             aws: Aws = request.getfixturevalue("moto_aws")
             with mock_aws():
-                stack = create_stack(session, name=name, max_receives=MAX_RECEIVES)
+                stack = create_stack(builder, name=name, max_receives=MAX_RECEIVES)
                 yield AwsBackend(aws, stack, answers_urls=False, shards=3)
         case _:
             aws = request.getfixturevalue("emulator_aws")
-            stack = create_stack(session, request.getfixturevalue("emulator_url"), name=name, max_receives=MAX_RECEIVES)
+            stack = create_stack(builder, request.getfixturevalue("emulator_url"), name=name, max_receives=MAX_RECEIVES)
             yield AwsBackend(aws, stack, answers_urls=True, shards=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -132,6 +133,26 @@ async def test_a_second_first_claim_conflicts(store: RunStore) -> None:
     with pytest.raises(Conflict) as conflict:
         await store.put(run, FirstClaim(submission=run.submission), now=NOW)
     assert conflict.value.current == run
+
+
+async def test_of_many_claims_at_once_one_wins(store: RunStore) -> None:
+    run = a_run()
+    await store.put(run, Absent(), now=NOW)
+    claims = [replace(run, version=2, status=Status.RUNNING, owner=f"c{number:015d}") for number in range(8)]
+    answers = await asyncio.gather(
+        *(store.put(claim, FirstClaim(submission=run.submission), now=NOW) for claim in claims),
+        return_exceptions=True,
+    )
+    winner = await store.get(key_of(run), now=NOW)
+    assert [claim for claim, answer in zip(claims, answers, strict=True) if answer is None] == [winner]
+    assert [answer.current for answer in answers if isinstance(answer, Conflict)] == [winner] * 7
+
+
+async def test_of_many_creations_at_once_one_wins(store: RunStore) -> None:
+    runs = [a_run(submission=a_submission(number)) for number in range(8)]
+    answers = await asyncio.gather(*(store.put(run, Absent(), now=NOW) for run in runs), return_exceptions=True)
+    winner = await store.get(key_of(runs[0]), now=NOW)
+    assert [run for run, answer in zip(runs, answers, strict=True) if answer is None] == [winner]
 
 
 async def test_a_version_is_replaced_once(store: RunStore) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functions.engine.errors import Throttled, Unanswered
+from functions.engine.errors import LimitExceeded, Throttled, Unanswered
 from functions.runtime.routes import CALLS
 from functions.runtime.version import VERSION
 from tests.support.http import PAIR, TINY, Http, memory_services, settings_with
@@ -53,6 +53,27 @@ async def test_a_path_that_is_none_is_404_and_a_wrong_method_405(http: Http) -> 
     assert (await http("GET", "/v1/nothing")).json["type"] == "not-found"
     reply = await http("DELETE", "/v1/runs")
     assert (reply.status, reply.headers["allow"]) == (405, "GET, POST")
+
+
+@pytest.mark.parametrize("version", ["2.0", "1.0"])
+async def test_calls_that_need_no_token_know_their_methods_too(version: str) -> None:
+    http = Http(services=memory_services(), version=version)
+    reply = await http("POST", "/v1/health")
+    assert (reply.status, reply.headers["allow"]) == (405, "GET")
+
+
+@pytest.mark.parametrize("name", ["x" * 3_000, "%00", "a b", "ü", ".", "RUN!"])
+async def test_what_can_be_no_id_or_name_is_404_and_never_asked_for(name: str) -> None:
+    asked = Broken(AssertionError("asked"))
+    http = Http(services=memory_services(runs=asked, catalog=asked))
+    for path in (f"/v1/runs/{name}", f"/v1/runs/{name}/events", f"/v1/workflows/{name}"):
+        assert (await http("GET", path)).status == 404
+
+
+async def test_a_document_too_big_for_its_store_is_413() -> None:
+    http = Http(services=memory_services(catalog=Broken(LimitExceeded("dynamodb.item_bytes", "too big"))))
+    reply = await http("PUT", "/v1/workflows/tiny", TINY)
+    assert (reply.status, reply.json["type"]) == (413, "too-large")
 
 
 @pytest.mark.parametrize("error", [Throttled("busy"), Unanswered("silence")])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -322,12 +325,17 @@ async def test_progress_from_loop_and_threads_arrives_in_order_before_the_outcom
 async def test_progress_after_the_end_is_nobodys(attempts: Attempts) -> None:
     heard: list[Any] = []
     kept: list[Context] = []
-    outcome = await outcome_of(attempts, lambda given, ctx: kept.append(ctx))
-    assert isinstance(outcome, Succeeded)
+
+    @task("own.task")
+    def keep(given: Any, ctx: Context) -> None:
+        kept.append(ctx)
+        ctx.emit("in time")
+
+    assert isinstance(await attempts.run(a_job(), emit=heard.append), Succeeded)
     kept[0].emit("late")
     await asyncio.to_thread(kept[0].emit, "later")
     await asyncio.sleep(0)
-    assert heard == []
+    assert heard == ["in time"]
 
 
 async def test_plain_functions_run_at_once_up_to_the_bound() -> None:
@@ -367,3 +375,26 @@ def test_a_thread_given_up_may_end_after_its_loop() -> None:
     assert attempts.lingering == 1
     time.sleep(0.1)
     assert attempts.lingering == 0
+
+
+def in_a_process(task_name: str, given: Any) -> subprocess.CompletedProcess[str]:
+    """One attempt, of 0.1 s at most, in a process that has nothing else to do."""
+    script = f"""
+import asyncio
+from functions.runtime.attempts import Attempts, Job
+from functions.runtime.clock import SystemClock
+from functions.runtime.settings import Settings
+job = Job(tenant="acme", run_id="r1", submission="s1", step="only", attempt=1, epoch=1,
+          task={task_name!r}, input={given!r}, timeout_seconds=0.1)
+print(asyncio.run(Attempts(Settings(chaos=True), SystemClock()).run(job, emit=print)).fault.type)
+"""
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_thread_that_never_ends_does_not_keep_its_process_alive() -> None:
+    result = in_a_process("chaos.sleep", {"ms": 3_600_000, "blocking": True, "ignore_cancel": True})
+    assert (result.returncode, result.stdout, result.stderr) == (0, "timed_out\n", "")
+
+
+def test_chaos_crash_kills_its_process() -> None:
+    assert in_a_process("chaos.crash", {}).returncode == -signal.SIGKILL

@@ -23,7 +23,7 @@ from tests.support.records import CREATED, finished_diamond, hashes, ids, runs
 RECORDED = Path(__file__).parent / "data" / "head_v1.json"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(run=runs(), index_shards=st.integers(1, 5), due_shards=st.integers(1, 5))
 def test_every_record_reads_back_as_it_was_written(run: Run, index_shards: int, due_shards: int) -> None:
     read = from_item(to_item(run, index_shards=index_shards, due_shards=due_shards))

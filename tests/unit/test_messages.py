@@ -13,7 +13,7 @@ from tests.support.builders import a_wake, an_envelope
 from tests.support.records import messages
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(message=messages())
 def test_every_message_arrives_as_it_was_sent(message: Message) -> None:
     body = encode(message)

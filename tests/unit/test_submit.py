@@ -71,7 +71,7 @@ class Bench:
     def __init__(self, services: Services) -> None:
         self.calls: list[str] = []
         self.memory = services
-        self.ports = {name: Watched(getattr(services, name), name, self.calls) for name in PORTS}
+        self.ports: dict[str, Any] = {name: Watched(getattr(services, name), name, self.calls) for name in PORTS}
         self.desk: Desk = desk(replace(services, **self.ports))
 
     async def submit(self, **given: Any) -> Submitted:
@@ -254,7 +254,7 @@ async def test_documents_kept_in_memory_are_bounded_and_read_once_by_many(bench:
         versions.append(version_of(document))
         registered = Registered(name="tiny", version=versions[-1], document=document, created_at=START)
         await bench.memory.catalog.register("acme", registered)
-    cache = WorkflowCache(bench.ports["catalog"], bench.memory.settings.classes, size=2)  # type: ignore[arg-type]  # watched
+    cache = WorkflowCache(bench.ports["catalog"], bench.memory.settings.classes, size=2)
     await asyncio.gather(*(cache.get("acme", "tiny", versions[0]) for _ in range(5)))
     assert bench.calls == ["catalog.version"]
     for version in versions:

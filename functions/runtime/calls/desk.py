@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from functions.runtime.workflows import WorkflowCache
 
 FIRST_POLL_SECONDS = 0.05
 LAST_POLL_SECONDS = 1.0
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiters:
@@ -49,7 +51,10 @@ class Desk:
 
     async def run(self, tenant: str, run_id: str) -> Run:
         """A run's record, strongly consistent. Raises `NotFound`, for another tenant's run too."""
-        found = await self.services.runs.get(RunKey(tenant=tenant, run_id=run_id), now=self.services.clock.now())
+        found = None
+        # What can't be an id is not asked for: it might not even be a key.
+        if _ID.fullmatch(run_id):
+            found = await self.services.runs.get(RunKey(tenant=tenant, run_id=run_id), now=self.services.clock.now())
         if found is None:
             raise NotFound(f"there is no run {run_id[:100]!r}")
         return found

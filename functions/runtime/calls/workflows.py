@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functions.engine.document import WORKFLOW_NAME
 from functions.engine.errors import NotFound
 from functions.engine.ports import Registered
 from functions.engine.workflow import check
@@ -39,15 +40,11 @@ async def register(desk: Desk, caller: Caller, request: Request, *, name: str) -
 async def show(desk: Desk, caller: Caller, request: Request, *, name: str) -> Answer:
     """A workflow's document: its current version, or the one named; and which versions there are."""
     query = query_as(WorkflowQuery, request)
-    catalog = desk.services.catalog
-    if query.version is None:
-        found = await catalog.current(caller.tenant, name)
-    else:
-        found = await catalog.version(caller.tenant, name, query.version)
+    found = await _found(desk, caller.tenant, name, query.version)
     if found is None:
         of = "" if query.version is None else f" of version {query.version!r}"
         raise NotFound(f"there is no workflow {name[:100]!r}{of}")
-    versions = await catalog.versions(caller.tenant, name)
+    versions = await desk.services.catalog.versions(caller.tenant, name)
     content = WorkflowView(
         name=found.name,
         version=found.version,
@@ -70,3 +67,11 @@ async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
         next_cursor=cursors.encode(shown[-1].name, of) if len(found) > len(shown) else None,
     )
     return Answer(content=content, spill_prefix=f"{caller.tenant}/lists")
+
+
+async def _found(desk: Desk, tenant: str, name: str, version: str | None) -> Registered | None:
+    # What can't be a name is not asked for: it might not even be a key.
+    if not WORKFLOW_NAME.fullmatch(name):
+        return None
+    catalog = desk.services.catalog
+    return await (catalog.current(tenant, name) if version is None else catalog.version(tenant, name, version))

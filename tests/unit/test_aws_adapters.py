@@ -1,0 +1,119 @@
+"""The AWS adapters where the service is at its limits: what emulators never answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from functions.adapters.aws import Refused
+from functions.adapters.dynamo import BATCH_TRIES, DynamoRunStore
+from functions.adapters.items import head_key, to_item
+from functions.adapters.places import DynamoPlaces
+from functions.adapters.sqs import SqsQueue, received
+from functions.engine.errors import Conflict, NewerSchema, QueueFull, Throttled, Unanswered
+from functions.engine.ports import Absent
+from functions.engine.run import Place
+from tests.support.builders import LANE, a_run, key_of
+from tests.support.calls import ScriptedCall
+from tests.support.clock import START, FakeClock, SeededIds
+
+TABLE = "t"
+FULL = Conflict({"c": {"N": "2"}, "m": {"N": "2"}})
+
+
+async def no_wait(seconds: float) -> None:
+    """Nothing waits in these tests."""
+
+
+def left_over(*numbers: int) -> dict[str, Any]:
+    """What BatchGetItem answers for keys it did not get to."""
+    return {TABLE: {"Keys": [head_key("acme", a_run(number).id) for number in numbers]}}
+
+
+async def test_keys_that_a_batch_leaves_over_are_asked_for_again() -> None:
+    one, two = a_run(1), a_run(2)
+    call = ScriptedCall(
+        {"Responses": {TABLE: [to_item(one)]}, "UnprocessedKeys": left_over(2)},
+        {"Responses": {TABLE: [to_item(two)]}, "UnprocessedKeys": {}},
+    )
+    store = DynamoRunStore(call, TABLE, sleep=no_wait)
+    found = await store.get_many([key_of(one), key_of(two)], now=START)
+    assert found == {key_of(one): one, key_of(two): two}
+
+
+async def test_keys_that_are_left_over_for_ever_are_a_throttle() -> None:
+    call = ScriptedCall(*[{"Responses": {}, "UnprocessedKeys": left_over(1)}] * BATCH_TRIES)
+    with pytest.raises(Throttled):
+        await DynamoRunStore(call, TABLE, sleep=no_wait).get_many([key_of(a_run(1))], now=START)
+
+
+async def test_a_conflict_with_a_record_of_newer_code_is_not_decided_on() -> None:
+    call = ScriptedCall(Conflict({**to_item(a_run()), "z": {"N": "99"}}))
+    with pytest.raises(NewerSchema):
+        await DynamoRunStore(call, TABLE).put(a_run(), Absent(), now=START)
+
+
+def places(call: ScriptedCall, clock: FakeClock, *, limit: int = 2) -> DynamoPlaces:
+    return DynamoPlaces(call, TABLE, {"model": limit}, clock=clock, ids=SeededIds())
+
+
+async def test_a_process_that_found_a_class_full_refuses_for_a_second_without_asking() -> None:
+    call, clock = ScriptedCall(FULL, {}), FakeClock()
+    it = places(call, clock)
+    for _ in range(3):
+        with pytest.raises(QueueFull) as full:
+            await it.reserve("model", now=START)
+        assert (full.value.limit, full.value.retry_after_seconds) == (2, 5)
+    assert len(call.asked) == 1
+    await clock.advance(1.1)
+    assert await it.reserve("model", now=START) == Place(shard=0, hour=int(START.timestamp()) // 3600)
+
+
+async def test_a_place_this_process_gave_back_can_be_taken_at_once() -> None:
+    call = ScriptedCall(FULL, {}, {})
+    it = places(call, FakeClock())
+    with pytest.raises(QueueFull):
+        await it.reserve("model", now=START)
+    await it.give_back("model", Place(shard=0, hour=1))
+    await it.reserve("model", now=START)
+
+
+async def test_a_refusal_says_when_a_hundredth_of_the_bound_has_drained() -> None:
+    sampled = {"t0": "60000", "d0": "100", "t1": "120000", "d1": "400"}  # 300 in a minute: 5 a second
+    item = {"c": "3000", "m": "3000", **sampled}
+    call = ScriptedCall(Conflict({name: {"N": value} for name, value in item.items()}))
+    with pytest.raises(QueueFull) as full:
+        await places(call, FakeClock(), limit=3_000).reserve("model", now=START)
+    assert full.value.retry_after_seconds == 6
+
+
+@pytest.mark.parametrize("error", [Throttled("load"), Unanswered("lost")])
+async def test_a_place_is_asked_for_once_whatever_happens(error: Exception) -> None:
+    call = ScriptedCall(error, {})
+    with pytest.raises(type(error)):
+        await places(call, FakeClock()).reserve("model", now=START)
+    assert len(call.asked) == 1
+
+
+def deliveries(count: int) -> list[Any]:
+    return [received(LANE, message_id=f"m{n}", receipt=f"r{n}", body="", receives=1) for n in range(count)]
+
+
+@pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", "AWS.SimpleQueueService.MessageNotInflight"])
+async def test_receipts_that_are_no_longer_valid_are_passed_over(code: str) -> None:
+    call = ScriptedCall({"Failed": [{"Id": "0", "Code": code, "SenderFault": True}]})
+    await SqsQueue(call, {LANE: "u"}).hide(deliveries(1), seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("code", "sender_fault", "expected"),
+    [("InternalError", False, Unanswered), ("RequestThrottled", True, Throttled), ("AccessDenied", True, Refused)],
+)
+async def test_any_other_failure_of_one_message_is_raised_when_all_were_tried(
+    code: str, sender_fault: bool, expected: type[Exception]
+) -> None:
+    call = ScriptedCall({"Failed": [{"Id": "0", "Code": code, "SenderFault": sender_fault}]}, {})
+    with pytest.raises(expected):
+        await SqsQueue(call, {LANE: "u"}).delete(deliveries(11))
+    assert len(call.asked) == 2

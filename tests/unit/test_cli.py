@@ -1,0 +1,238 @@
+"""The command line against a small HTTP service: what it prints, and its exit status for every kind of end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from fanfold import local
+from fanfold.cli import main
+from fanfold.local import LocalStack
+
+STEP = {"status": "succeeded", "attempts": 2, "started_at": None, "finished_at": None, "output": 1, "error": None}
+RUN: dict[str, Any] = {
+    "id": "r1", "workflow": "tiny", "version": "sha256:0", "status": "succeeded", "reason": None, "error": None,
+    "class": "model", "lane": "normal", "tags": {}, "created_at": "2026-11-30T00:00:00.000Z", "started_at": None,
+    "finished_at": None, "input": {}, "output": {"greeting": "hello"}, "epoch": 1, "steps": {"hello": STEP}, "links": {},
+}  # fmt: skip
+EVENTS: list[dict[str, Any]] = [
+    {"seq": 1, "at": "2026-11-30T00:00:00.000Z", "type": "run.accepted"},
+    {"seq": 2, "at": "2026-11-30T00:00:00.100Z", "type": "step.started", "step": "hello", "attempt": 2},
+    {"seq": 3, "at": "2026-11-30T00:00:00.200Z", "type": "run.succeeded"},
+]
+
+
+class Service(BaseHTTPRequestHandler):
+    """Answers by method and path; `asked` has what came."""
+
+    answers: ClassVar[dict[str, tuple[int, Any]]] = {}
+    asked: ClassVar[list[tuple[str, Any]]] = []
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        body = self.rfile.read(length)
+        call = f"{self.command} {self.path.split('?')[0]}"
+        self.asked.append((f"{self.command} {self.path}", body))
+        status, value = self.answers.get(call, (404, {"title": "Not found", "detail": f"There is no {self.path}."}))
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        if status == 429:
+            self.send_header("retry-after", "60")
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PUT = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: the tests look at what the command prints."""
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Service]]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("FANFOLD_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("FANFOLD_TOKEN", "ff_token")
+    monkeypatch.chdir(tmp_path)
+    Service.asked = []
+    Service.answers = {
+        "GET /v1/runs/r1": (200, RUN),
+        "GET /v1/runs/r1/events": (200, {"events": EVENTS, "last_seq": 3, "end": True}),
+        "POST /v1/runs": (202, {"id": "r1", "status": "queued"}),
+        "GET /v1/runs": (200, {"runs": [RUN], "next_cursor": None}),
+        "PUT /v1/workflows/tiny": (201, {"name": "tiny", "version": "sha256:0", "created_at": "…"}),
+    }
+    yield Service
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+Printed = pytest.CaptureFixture[str]
+
+
+def test_submit_prints_the_id_and_nothing_else(service: type[Service], capsys: Printed) -> None:
+    assert main(["submit", "tiny", "--input", '{"name": "you"}', "--tag", "team=red", "--lane", "high"]) == 0
+    assert capsys.readouterr().out == "r1\n"
+    assert json.loads(service.asked[0][1]) == {
+        "workflow": "tiny",
+        "input": {"name": "you"},
+        "tags": {"team": "red"},
+        "lane": "high",
+    }
+
+
+def test_submit_reads_its_input_from_a_file(service: type[Service], tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text("[1, 2]")
+    assert main(["submit", "tiny", "--input", "@in.json"]) == 0
+    assert json.loads(service.asked[0][1])["input"] == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["{", "NaN", "@missing.json", "not json"])
+def test_input_that_is_no_json_is_a_usage_error_and_sends_nothing(
+    service: type[Service], capsys: Printed, text: str
+) -> None:
+    assert main(["submit", "tiny", "--input", text]) == 2
+    assert "--input" in capsys.readouterr().err
+    assert service.asked == []
+
+
+def test_submit_wait_shows_the_steps_and_the_result(service: type[Service], capsys: Printed) -> None:
+    assert main(["submit", "tiny", "--wait"]) == 0
+    out = capsys.readouterr().out
+    assert "hello" in out
+    assert "greeting" in out
+
+
+def test_submit_wait_of_a_run_that_fails_exits_with_1(service: type[Service], capsys: Printed) -> None:
+    fault = {"type": "Fail", "message": "no such luck"}
+    service.answers["GET /v1/runs/r1"] = (200, {**RUN, "status": "failed", "reason": "step_failed", "error": fault})
+    assert main(["submit", "tiny", "--wait"]) == 1
+    assert "no such luck" in capsys.readouterr().out
+
+
+def test_submit_wait_json_prints_the_run_alone(service: type[Service], capsys: Printed) -> None:
+    assert main(["submit", "tiny", "--wait", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == RUN
+
+
+def test_a_refusal_exits_with_3_and_says_when_to_come_back(service: type[Service], capsys: Printed) -> None:
+    service.answers["POST /v1/runs"] = (429, {"type": "queue-full", "title": "Full", "detail": "No place is free."})
+    assert main(["submit", "tiny"]) == 3
+    assert capsys.readouterr().err == "Refused: No place is free. (again in 60 s)\n"
+
+
+def test_an_unknown_run_exits_with_2(service: type[Service], capsys: Printed) -> None:
+    assert main(["show", "r9"]) == 2
+    assert "r9" in capsys.readouterr().err
+
+
+def test_nobody_there_exits_with_4(monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+    monkeypatch.setenv("FANFOLD_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("fanfold.commands.output.PATIENCE_SECONDS", 0.1)
+    assert main(["queues"]) == 4
+    assert capsys.readouterr().err.startswith("Not reachable: ")
+
+
+def test_neither_a_url_nor_a_stack_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    (tmp_path / ".fanfold").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FANFOLD_URL", raising=False)
+    assert main(["runs"]) == 2
+    assert "fanfold up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["submit"], ["runs", "--limit", "0"], ["up", "--workers", "x"]])
+def test_wrong_words_are_usage_errors(arguments: list[str], service: type[Service]) -> None:
+    assert main(arguments) == 2
+
+
+def test_apply_prints_each_name_and_version(service: type[Service], tmp_path: Path, capsys: Printed) -> None:
+    (tmp_path / "tiny.yaml").write_text("name: tiny\nsteps: {}\n")
+    assert main(["apply", "tiny.yaml"]) == 0
+    assert capsys.readouterr().out == "tiny  sha256:0\n"
+    assert main(["apply", "tiny.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "tiny"
+
+
+def test_apply_of_a_missing_file_or_a_nameless_document_is_a_usage_error(
+    service: type[Service], tmp_path: Path, capsys: Printed
+) -> None:
+    (tmp_path / "nameless.yaml").write_text("steps: {}\n")
+    assert main(["apply", "missing.yaml"]) == 2
+    assert main(["apply", "nameless.yaml"]) == 2
+    assert "name" in capsys.readouterr().err
+    assert service.asked == []
+
+
+def test_runs_lists_ids_whole(service: type[Service], capsys: Printed) -> None:
+    long_id = "r" + "x" * 60
+    service.answers["GET /v1/runs"] = (200, {"runs": [{**RUN, "id": long_id}], "next_cursor": None})
+    assert main(["runs", "--status", "succeeded"]) == 0
+    assert long_id in capsys.readouterr().out
+    assert main(["runs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["id"] == long_id
+
+
+def test_events_are_one_a_line_and_with_json_one_object_a_line(service: type[Service], capsys: Printed) -> None:
+    assert main(["events", "r1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["1", "2", "3"]
+    assert "hello #2" in lines[1]
+    assert main(["events", "r1", "--json", "--follow"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == EVENTS
+
+
+def test_the_local_stacks_file_is_found_from_a_folder_below(
+    service: type[Service], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    url = local.target({"FANFOLD_URL": "http://x"}, tmp_path)[0]
+    assert url == "http://x"
+    stack = LocalStack(
+        api_url="http://127.0.0.1:1/api", token="ff_local", endpoint="http://127.0.0.1:1", region="us-east-1",
+        table="t", bucket="b", stack="fanfold-local", ledger="/l",
+    )  # fmt: skip
+    local.write(tmp_path / ".fanfold", stack)
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert local.target({}, below) == ("http://127.0.0.1:1/api", "ff_local")
+    assert (tmp_path / ".fanfold" / "local.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_worker_without_a_deployment_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    (tmp_path / ".fanfold").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FANFOLD_TABLE", raising=False)
+    assert main(["worker"]) == 2
+    assert "fanfold up" in capsys.readouterr().err
+
+
+def test_down_where_nothing_is_up_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed) -> None:
+    (tmp_path / ".fanfold").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(["down", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"stopped": False}
+
+
+def test_down_removes_a_broken_file_that_stops_every_other_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold" / "local.json").write_text("{broken")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FANFOLD_URL", raising=False)
+    assert main(["runs"]) == 2
+    assert main(["down"]) == 0
+    assert not (tmp_path / ".fanfold" / "local.json").exists()
