@@ -57,10 +57,12 @@ class WorkflowVersion(Outgoing):
     created_at: datetime
 
 
-class WorkflowSummary(WorkflowVersion):
+class WorkflowSummary(Outgoing):
     """A workflow and its current version."""
 
     name: str
+    version: str
+    created_at: datetime
 
 
 class WorkflowView(WorkflowSummary):

@@ -52,7 +52,7 @@ class Settings:
 
     inline_bytes: int = 8_192
     max_body_bytes: int = 5_000_000
-    max_output_bytes: int = 5_000_000
+    max_output_bytes: int = 4_000_000
     retention_days: int = 30
     max_life_days: int = 365
     index_shards: int = 1

@@ -7,8 +7,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Coroutine
-from typing import Any
 
 from functions.engine.errors import Fail, Retry
 from functions.engine.values import Json
@@ -17,30 +15,26 @@ from functions.tasks.registry import task
 
 
 @task("chaos.sleep")
-def sleep(given: Json, ctx: Context) -> Json | Coroutine[Any, Any, Json]:
-    """Sleeps `ms` milliseconds and returns its input.
-
-    With `blocking: true` in a thread that can't be cancelled, else on the loop. With
-    `ignore_cancel: true` it goes on when cancelled, in either.
-    """
-    seconds = _number(given, "ms", 0) / 1000
-    stubborn = _flag(given, "ignore_cancel")
-    if not _flag(given, "blocking"):
-        return _sleep_on_loop(given, seconds, stubborn)
-    ends_at = time.monotonic() + seconds
-    while (left := ends_at - time.monotonic()) > 0 and (stubborn or not ctx.cancelled):
-        time.sleep(left if stubborn else min(left, 0.02))
-    return given
-
-
-async def _sleep_on_loop(given: Json, seconds: float, stubborn: bool) -> Json:
-    ends_at = time.monotonic() + seconds
-    while (left := ends_at - time.monotonic()) > 0:
+async def sleep(given: Json, ctx: Context) -> Json:
+    """Sleeps `ms` milliseconds on the loop and returns its input; with `ignore_cancel` even when cancelled."""
+    time_of = asyncio.get_running_loop().time
+    ends_at = time_of() + _number(given, "ms", 0) / 1000
+    while (left := ends_at - time_of()) > 0:
         try:
             await asyncio.sleep(left)
         except asyncio.CancelledError:
-            if not stubborn:
+            if not _flag(given, "ignore_cancel"):
                 raise
+    return given
+
+
+@task("chaos.block")
+def block(given: Json, ctx: Context) -> Json:
+    """Sleeps `ms` milliseconds in a thread and returns its input; with `ignore_cancel` it can't be stopped."""
+    ends_at = time.monotonic() + _number(given, "ms", 0) / 1000
+    stubborn = _flag(given, "ignore_cancel")
+    while (left := ends_at - time.monotonic()) > 0 and (stubborn or not ctx.cancelled):
+        time.sleep(left if stubborn else min(left, 0.02))
     return given
 
 

@@ -263,9 +263,9 @@ async def test_an_async_task_that_refuses_to_stop_spends_the_process(attempts: A
     assert not attempts.lingering
 
 
-@pytest.mark.parametrize("blocking", [False, True])
-async def test_cancelling_an_attempt_cancels_its_task(attempts: Attempts, blocking: bool) -> None:
-    job = a_job("chaos.sleep", input={"ms": 10_000, "blocking": blocking})
+@pytest.mark.parametrize("task", ["chaos.sleep", "chaos.block"])
+async def test_cancelling_an_attempt_cancels_its_task(attempts: Attempts, task: str) -> None:
+    job = a_job(task, input={"ms": 10_000})
     running = asyncio.create_task(attempts.run(job, emit=ignored))
     await asyncio.sleep(0.05)
     running.cancel()
@@ -361,7 +361,7 @@ def test_attempts_serve_one_loop_after_another() -> None:
     attempts = Attempts(Settings(concurrency=1, chaos=True), SystemClock())
 
     async def two() -> list[Outcome]:
-        job = a_job("chaos.sleep", input={"ms": 1, "blocking": True})
+        job = a_job("chaos.block", input={"ms": 1})
         return list(await asyncio.gather(attempts.run(job, emit=ignored), attempts.run(job, emit=ignored)))
 
     for _ in range(2):
@@ -370,7 +370,7 @@ def test_attempts_serve_one_loop_after_another() -> None:
 
 def test_a_thread_given_up_may_end_after_its_loop() -> None:
     attempts = Attempts(Settings(chaos=True), SystemClock())
-    job = a_job("chaos.sleep", input={"ms": 60, "blocking": True, "ignore_cancel": True}, timeout_seconds=0.01)
+    job = a_job("chaos.block", input={"ms": 60, "ignore_cancel": True}, timeout_seconds=0.01)
     assert isinstance(asyncio.run(attempts.run(job, emit=ignored)), Failed)
     assert attempts.lingering == 1
     time.sleep(0.1)
@@ -392,7 +392,7 @@ print(asyncio.run(Attempts(Settings(chaos=True), SystemClock()).run(job, emit=pr
 
 
 def test_a_thread_that_never_ends_does_not_keep_its_process_alive() -> None:
-    result = in_a_process("chaos.sleep", {"ms": 3_600_000, "blocking": True, "ignore_cancel": True})
+    result = in_a_process("chaos.block", {"ms": 3_600_000, "ignore_cancel": True})
     assert (result.returncode, result.stdout, result.stderr) == (0, "timed_out\n", "")
 
 
