@@ -19,7 +19,8 @@ STEP = {"status": "succeeded", "attempts": 2, "started_at": None, "finished_at":
 RUN: dict[str, Any] = {
     "id": "r1", "workflow": "tiny", "version": "sha256:0", "status": "succeeded", "reason": None, "error": None,
     "class": "model", "lane": "normal", "tags": {}, "created_at": "2026-11-30T00:00:00.000Z", "started_at": None,
-    "finished_at": None, "input": {}, "output": {"greeting": "hello"}, "epoch": 1, "steps": {"hello": STEP}, "links": {},
+    "finished_at": None, "input": {}, "output": {"greeting": "hello"}, "epoch": 1, "steps": {"hello": STEP},
+    "links": {},
 }  # fmt: skip
 EVENTS: list[dict[str, Any]] = [
     {"seq": 1, "at": "2026-11-30T00:00:00.000Z", "type": "run.accepted"},

@@ -1,0 +1,37 @@
+"""One local stack for the whole session, as `fanfold up` makes it, in a folder and on a port of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from fanfold import Client, deploy
+from fanfold.deploy import Options
+from fanfold.local import LocalStack
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    """The deployed stack; it is stopped when the session ends."""
+    # Not the developer's own `.fanfold`: tests and a stack that is up at the same time leave each other alone.
+    state = tmp_path_factory.mktemp("project") / ".fanfold"
+    yield deploy.up(Options(port=free_port()), state=state, environ=os.environ, report=print)
+    deploy.down(state=state)
+
+
+@pytest.fixture
+def client(stack: LocalStack) -> Iterator[Client]:
+    """A client of the stack's API, patient enough for first calls on a busy machine."""
+    with Client(stack.api_url, stack.token, patience_seconds=60) as client:
+        yield client

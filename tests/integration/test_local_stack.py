@@ -1,0 +1,178 @@
+"""Runs through the whole stack: HTTP API, queues, worker functions, table, deployed by CDK into the emulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, emulator
+from fanfold.local import LocalStack
+
+pytestmark = pytest.mark.emulator
+
+
+def fanfold(stack: LocalStack, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """The command as a user runs it, in the stack's project folder."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "fanfold.cli", *arguments],
+        cwd=Path(stack.ledger).parent,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def test_tiny_finishes_with_its_greeting(client: Client) -> None:
+    accepted = client.submit("tiny", {"name": "you"})
+    run = client.wait(accepted["id"], timeout=60)
+    assert (run["status"], run["epoch"]) == ("succeeded", 1)
+    assert "you" in json.dumps(run["output"])
+
+
+def test_an_accepted_run_can_be_read_at_once(client: Client) -> None:
+    accepted = client.submit("tiny")
+    assert client.get(accepted["id"])["id"] == accepted["id"]
+
+
+def test_diamond_runs_its_middle_side_by_side_and_its_journal_has_no_gaps(client: Client) -> None:
+    accepted = client.submit("diamond", {"value": "a seed"})
+    events = list(client.events(accepted["id"]))
+    run = client.get(accepted["id"])
+    assert run["status"] == "succeeded"
+    assert {name: step["status"] for name, step in run["steps"].items()} == dict.fromkeys(
+        ["seed", "left", "right", "combine"], "succeeded"
+    )
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert [events[0]["type"], events[-1]["type"]] == ["run.accepted", "run.succeeded"]
+    order = [(event["type"], event.get("step")) for event in events]
+    both_began = max(order.index(("step.started", step)) for step in ("left", "right"))
+    one_ended = min(order.index(("step.succeeded", step)) for step in ("left", "right"))
+    assert both_began < one_ended
+
+
+def test_the_same_key_is_the_same_run_and_another_body_is_a_conflict(client: Client) -> None:
+    first = client.submit("tiny", {"n": 1}, key="once")
+    assert client.submit("tiny", {"n": 1}, key="once")["id"] == first["id"]
+    with pytest.raises(StateConflict):
+        client.submit("tiny", {"n": 2}, key="once")
+
+
+def test_runs_are_listed_newest_first_over_pages(client: Client) -> None:
+    made = [client.submit("tiny", {"n": n}, tags={"batch": "listing"})["id"] for n in range(3)]
+    for run_id in made:
+        client.wait(run_id, timeout=60)
+    assert [run["id"] for run in client.runs(tags=["batch=listing"], page=2)] == made[::-1]
+
+
+@pytest.mark.parametrize("token", ["", "ff_0123456789abcdef_" + "a" * 43, "nonsense"])
+def test_nobody_gets_in_without_a_token_of_this_deployment(stack: LocalStack, token: str) -> None:
+    with Client(stack.api_url, token) as stranger, pytest.raises(Unauthorized):
+        stranger.queues()
+
+
+def test_an_unknown_workflow_and_an_unknown_run_are_not_found(client: Client) -> None:
+    with pytest.raises(NotFound):
+        client.submit("no-such-workflow")
+    with pytest.raises(NotFound):
+        client.get("r" + "a" * 25)
+
+
+def test_every_problem_of_a_document_is_told_at_once(client: Client) -> None:
+    steps = {"a": {"task": "no.such"}, "b": {"task": "core.echo", "needs": ["c"]}}
+    with pytest.raises(Invalid) as invalid:
+        client.apply({"name": "broken", "steps": steps})
+    assert {error["pointer"].split("/")[2] for error in invalid.value.errors} == {"a", "b"}
+
+
+def test_a_body_that_is_no_json_is_a_problem_with_a_sentence(stack: LocalStack) -> None:
+    answer = httpx.post(
+        f"{stack.api_url}/v1/runs", content=b"{", headers={"authorization": f"Bearer {stack.token}"}, timeout=30
+    )
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
+    assert answer.json()["detail"]
+
+
+def test_health_needs_no_token(stack: LocalStack) -> None:
+    with Client(stack.api_url) as anybody:
+        assert anybody.health()["status"] == "ok"
+
+
+def test_the_command_line_finds_the_stack_and_finishes_a_run(stack: LocalStack) -> None:
+    done = fanfold(stack, "submit", "diamond", "--wait", "--json")
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "succeeded")
+    listed = fanfold(stack, "runs", "--json", "--limit", "1")
+    assert [run["id"] for run in json.loads(listed.stdout)] == [json.loads(done.stdout)["id"]]
+
+
+def test_a_run_that_fails_makes_the_command_fail(stack: LocalStack, client: Client) -> None:
+    client.apply({"name": "failing", "steps": {"a": {"task": "chaos.fail", "input": {"retryable": False}}}})
+    assert fanfold(stack, "submit", "failing", "--wait").returncode == 1
+
+
+def test_a_token_with_the_scope_to_read_alone_may_not_submit_and_ends_by_being_revoked(stack: LocalStack) -> None:
+    made = fanfold(stack, "token", "create", "--tenant", "other", "--owner", "a reader", "--scope", "read", "--json")
+    token: dict[str, Any] = json.loads(made.stdout)
+    with Client(stack.api_url, token["token"]) as reader:
+        assert list(reader.runs()) == []
+        with pytest.raises(Unauthorized):
+            reader.submit("tiny")
+    assert fanfold(stack, "token", "revoke", token["id"]).returncode == 0
+    listed = json.loads(fanfold(stack, "token", "list", "--json").stdout)
+    assert [t["revoked_at"] is not None for t in listed if t["id"] == token["id"]] == [True]
+    assert fanfold(stack, "token", "revoke", "0" * 16).returncode == 2
+
+
+def test_a_worker_process_works_on_the_same_queues_and_drains_when_told_to_stop(
+    stack: LocalStack, client: Client
+) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "fanfold.cli", "worker", "--concurrency", "4", "--json"],
+        cwd=Path(stack.ledger).parent,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with worker:
+        assert worker.stdout is not None
+        assert json.loads(worker.stdout.readline())["pid"] == worker.pid
+        # Functions and process share the queue, so which of them takes a run is a matter of luck.
+        by_process = False
+        patience_ends = time.monotonic() + 60
+        while not by_process and time.monotonic() < patience_ends:
+            run = client.wait(client.submit("tiny")["id"], timeout=60)
+            claims = [e for e in client.events(run["id"], follow=False) if e["type"] == "run.claimed"]
+            by_process = claims[-1]["worker"].endswith(f":{worker.pid}")
+        worker.send_signal(signal.SIGTERM)
+        assert (by_process, worker.wait(timeout=40)) == (True, 0)
+
+
+def test_the_demonstration_shows_what_it_promises(stack: LocalStack) -> None:
+    shown = fanfold(stack, "demo", "--json", seconds=150)
+    assert shown.returncode == 0, shown.stderr
+    outcome = json.loads(shown.stdout)
+    assert outcome["run"]["epoch"] == 2
+    assert outcome["executions"] == {"seed": 1, "left": 1, "right": 1, "combine": 1}
+    assert outcome["seconds_from_kill"] < 30
+
+
+def test_the_file_tells_what_others_need(stack: LocalStack) -> None:
+    told = json.loads((Path(stack.ledger).parent / "local.json").read_text())
+    assert Path(told["ledger"]).is_absolute()
+    assert {"normal", "resume", "dead"} <= set(told["queues"]["model"])
+    assert told["env"]["FANFOLD_TABLE"] == told["table"]
+    assert told["pid"] is not None
+    assert emulator.answers(told["endpoint"])

@@ -1,0 +1,141 @@
+"""What `up` refuses before it starts anything, whose settings a process gets, and what a failure is told as."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fanfold import deploy, emulator, local, toolchain
+from fanfold.cli import main
+from fanfold.local import LocalError, LocalStack
+
+
+def a_stack(*, env: dict[str, str] | None = None) -> LocalStack:
+    return LocalStack(
+        api_url="http://127.0.0.1:1/api",
+        token="ff_local",
+        endpoint="http://127.0.0.1:1",
+        region="us-east-1",
+        table="t",
+        bucket="b",
+        stack="fanfold-local",
+        ledger="/l",
+        env=env or {},
+    )
+
+
+@pytest.fixture
+def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    (tmp_path / ".fanfold").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def test_a_taken_port_is_told_in_one_sentence(
+    project: Path, taken_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--port", str(taken_port)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert str(taken_port) in said.err
+    assert len(said.err.splitlines()) == 1
+    assert not (project / ".fanfold" / "local.json").exists()
+
+
+def test_a_machine_without_node_is_told_in_one_sentence(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(project))
+    assert main(["up"]) == 2
+    said = capsys.readouterr()
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
+    assert "node" in said.err
+
+
+def test_a_node_that_is_too_old_is_told_with_its_version(project: Path) -> None:
+    for tool in ("node", "npm"):
+        script = project / tool
+        script.write_text("#!/bin/sh\necho v16.20.2\n")
+        script.chmod(0o755)
+    with pytest.raises(LocalError, match=r"v16\.20\.2") as told:
+        toolchain.check_node({"PATH": str(project)})
+    assert told.value.status == 2
+
+
+def test_an_endpoint_where_nobody_answers_is_not_reachable(
+    project: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "check_node", lambda environ: None)
+    assert main(["up", "--endpoint", "http://127.0.0.1:9"]) == 4
+
+
+def test_another_version_of_the_emulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "VERSION", "0.0.1")
+    with pytest.raises(LocalError, match=r"0\.0\.1"):
+        emulator.check_version()
+
+
+def test_somebody_elses_process_is_never_taken_for_the_emulator(tmp_path: Path) -> None:
+    assert "python" in emulator.command_line(os.getpid())
+    assert not emulator.is_ours(os.getpid(), 4566, tmp_path)
+    assert not emulator.stop(os.getpid(), 4566, tmp_path)
+
+
+def test_a_failed_command_is_told_with_its_own_complaint(tmp_path: Path) -> None:
+    script = "print('fine'); print('❌ the thing broke'); print('later words'); raise SystemExit(3)"
+    with pytest.raises(LocalError, match="It failed: ❌ the thing broke; see"):
+        toolchain.run(
+            [sys.executable, "-X", "utf8", "-c", script], {}, log=tmp_path / "log", seconds=20, failure="It failed"
+        )
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    script = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
+    with pytest.raises(LocalError, match="not done within"):
+        toolchain.run(
+            [sys.executable, "-c", script], dict(os.environ), log=tmp_path / "log", seconds=1.5, failure="It failed"
+        )
+    pid = int((tmp_path / "log").read_text().splitlines()[-1])
+    assert "sleep" not in emulator.command_line(pid)
+
+
+def test_a_process_gets_the_deployments_settings_unless_its_own_environment_says_otherwise() -> None:
+    environ = {"FANFOLD_LEASE_SECONDS": "9", "AWS_PROFILE": "mine", "AWS_REGION": "eu-west-1", "PATH": "/bin"}
+    got = a_stack(env={"FANFOLD_LEASE_SECONDS": "5", "FANFOLD_TABLE": "t"}).environment(environ)
+    assert (got["FANFOLD_LEASE_SECONDS"], got["FANFOLD_TABLE"], got["PATH"]) == ("9", "t", "/bin")
+    assert (got["AWS_REGION"], got["AWS_ENDPOINT_URL"]) == ("us-east-1", "http://127.0.0.1:1")
+    assert "AWS_PROFILE" not in got
+
+
+def test_the_endpoint_in_the_environment_wins_over_the_files() -> None:
+    assert a_stack().environment({"AWS_ENDPOINT_URL": "http://proxy:1"})["AWS_ENDPOINT_URL"] == "http://proxy:1"
+
+
+def test_the_apis_address_is_the_one_an_emulator_serves() -> None:
+    stated = "https://0052daf0.execute-api.us-east-1.amazonaws.com/"
+    expected = "http://127.0.0.1:4566/_aws/execute-api/0052daf0/$default"
+    assert deploy.local_api_url(stated, "http://127.0.0.1:4566") == expected
+    with pytest.raises(LocalError, match="nonsense"):
+        deploy.local_api_url("nonsense", "http://127.0.0.1:4566")
+
+
+def test_what_is_written_is_read_back_and_a_broken_file_says_what_removes_it(tmp_path: Path) -> None:
+    local.write(tmp_path, a_stack(env={"A": "b"}))
+    assert local.read(tmp_path) == a_stack(env={"A": "b"})
+    (tmp_path / "local.json").write_text("[]")
+    with pytest.raises(LocalError, match="fanfold down"):
+        local.read(tmp_path)
