@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from fanfold import calls
 from fanfold.calls import Call
@@ -39,6 +40,7 @@ class Session:
         return {
             "headers": self._headers,
             "timeout": httpx.Timeout(calls.READ_TIMEOUT_SECONDS, connect=5.0),
+            "trust_env": not _is_local(self.url),  # a proxy can't reach this machine's own addresses
             "follow_redirects": True,  # answers over 5 MB come from the bucket
         }
 
@@ -63,6 +65,10 @@ class Session:
 
     def _not_reachable(self, error: Exception) -> NotReachable:
         return NotReachable(f"no answer from {self.url}: {str(error) or type(error).__name__}")
+
+
+def _is_local(url: str) -> bool:
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def value_of(call: Call[T], answer: httpx.Response) -> T:

@@ -88,9 +88,12 @@ class Config:
     mappings: bool = True
     architecture: str = "arm64"
     alarm_email: str = ""
-    log_retention_days: int = 30
     classes: Mapping[str, ClassConfig] = field(default_factory=lambda: MappingProxyType({"model": ClassConfig()}))
     overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.architecture not in ("arm64", "x86_64"):
+            raise ValueError(f"architecture: {self.architecture!r} is neither 'arm64' nor 'x86_64'")
 
     @property
     def disposable(self) -> bool:

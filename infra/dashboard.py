@@ -22,7 +22,7 @@ from infra.table import DUE_INDEX, LIST_INDEX, Table
 NAMESPACE = "Fanfold"
 SERVICE = "fanfold"
 COUNTED = ("RunsAccepted", "RunsRefused", "RunsSucceeded", "RunsFailed", "RunsCancelled")
-REPAIRED = ("ClaimsLost", "Crashes", "Dropped")
+REPAIRED = ("Crashes", "ClaimsLost", "Outages", "Repaired", "DeadLetters", "Dropped", "Unreadable")
 PERIOD = Duration.minutes(5)
 ALWAYS = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 FAILED_PERCENT = 20

@@ -27,6 +27,8 @@ WRITE = ("dynamodb:PutItem", "dynamodb:UpdateItem")
 SEND = ("sqs:SendMessage",)
 LOOK = ("sqs:GetQueueAttributes",)
 PAYLOADS = ("s3:GetObject", "s3:PutObject")
+TELL_MISSING = ("s3:ListBucket",)
+"""Without it S3 answers "denied" for an object that is gone, and the code could not tell the two apart."""
 
 
 class FanfoldStack(Stack):
@@ -114,9 +116,8 @@ class FanfoldStack(Stack):
     def _grant(self) -> None:
         """Who may do what. What a function takes from a queue, its mapping has already granted."""
         table, indexes = self.table.arn, [self.table.index_arn(LIST_INDEX), self.table.index_arn(DUE_INDEX)]
-        by_role = [(role, queue.queue_arn) for queues in self.queues.values() for role, queue in queues.sources.items()]
-        sources = [arn for _, arn in by_role]
-        dead = [queues.dead.queue_arn for queues in self.queues.values()]
+        lanes = [queue.queue_arn for queues in self.queues.values() for queue in queues.lanes.values()]
+        sources = [queue.queue_arn for queues in self.queues.values() for queue in queues.sources.values()]
 
         api = self.api.function
         api.allow([*READ_MANY, *WRITE], table)
@@ -127,14 +128,14 @@ class FanfoldStack(Stack):
             worker.function.allow([*READ, *WRITE], table)
             worker.function.allow(SEND, *sources)
         self.dead_letter.function.allow(READ, table)
-        self.dead_letter.function.allow(SEND, *sources)
+        self.dead_letter.function.allow(SEND, *lanes)
         sweeper = self.sweeper.function
         sweeper.allow([*READ_MANY, *WRITE], table)
         sweeper.allow(["dynamodb:Query"], *indexes)
         sweeper.allow([*SEND, *LOOK], *sources)
-        sweeper.allow(LOOK, *dead)
         for function in self.users_of_the_bucket:
             function.allow(PAYLOADS, self.bucket.objects_arn)
+            function.allow(TELL_MISSING, self.bucket.arn)
 
     def _outputs(self) -> None:
         """What `fanfold` reads. `Settings` is the functions' environment: a worker process takes the same."""

@@ -86,6 +86,11 @@ class Bucket(Construct):
         return self.bucket.stack.get_logical_id(_element(self.bucket))
 
     @property
+    def arn(self) -> str:
+        """The bucket's own ARN."""
+        return self.bucket.bucket_arn
+
+    @property
     def objects_arn(self) -> str:
         """The ARN of everything in the bucket."""
         return self.bucket.arn_for_objects("*")

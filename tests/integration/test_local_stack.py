@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import boto3
 import httpx
 import pytest
 
@@ -134,30 +136,66 @@ def test_a_token_with_the_scope_to_read_alone_may_not_submit_and_ends_by_being_r
     assert fanfold(stack, "token", "revoke", "0" * 16).returncode == 2
 
 
-def test_a_worker_process_works_on_the_same_queues_and_drains_when_told_to_stop(
-    stack: LocalStack, client: Client
-) -> None:
+@contextmanager
+def no_functions(stack: LocalStack) -> Iterator[None]:
+    """The worker functions take nothing meanwhile, so that what is done is done by somebody else."""
+    functions = boto3.client(
+        "lambda",
+        endpoint_url=stack.endpoint,
+        region_name=stack.region,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    name = stack.functions["worker-model"]
+    mappings = [m["UUID"] for m in functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]]
+    try:
+        for mapping in mappings:
+            functions.update_event_source_mapping(UUID=mapping, Enabled=False)
+        yield
+    finally:
+        for mapping in mappings:
+            functions.update_event_source_mapping(UUID=mapping, Enabled=True)
+        functions.close()
+
+
+@contextmanager
+def worker_process(stack: LocalStack, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`fanfold worker` in the stack's project folder; killed at the end if it is still there."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "fanfold.cli", "worker", "--concurrency", "4", "--json"],
+    with subprocess.Popen(
+        [sys.executable, "-m", "fanfold.cli", "worker", *arguments],
         cwd=Path(stack.ledger).parent,
         env=environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    )
-    with worker:
+    ) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+
+def test_a_worker_process_works_on_the_same_queues_and_drains_when_told_to_stop(
+    stack: LocalStack, client: Client
+) -> None:
+    with no_functions(stack), worker_process(stack, "--concurrency", "4", "--json") as worker:
         assert worker.stdout is not None
         assert json.loads(worker.stdout.readline())["pid"] == worker.pid
-        # Functions and process share the queue, so which of them takes a run is a matter of luck.
-        by_process = False
-        patience_ends = time.monotonic() + 60
-        while not by_process and time.monotonic() < patience_ends:
-            run = client.wait(client.submit("tiny")["id"], timeout=60)
-            claims = [e for e in client.events(run["id"], follow=False) if e["type"] == "run.claimed"]
-            by_process = claims[-1]["worker"].endswith(f":{worker.pid}")
+        run = client.wait(client.submit("diamond")["id"], timeout=60)
+        claims = [event for event in client.events(run["id"]) if event["type"] == "run.claimed"]
+        assert (run["status"], [claim["worker"].rpartition(":")[2] for claim in claims]) == (
+            "succeeded",
+            [str(worker.pid)],
+        )
         worker.send_signal(signal.SIGTERM)
-        assert (by_process, worker.wait(timeout=40)) == (True, 0)
+        assert worker.wait(timeout=40) == 0
+
+
+def test_a_worker_of_an_unknown_class_or_lane_says_which_there_are(stack: LocalStack) -> None:
+    for arguments in (["--class", "nobody"], ["--lanes", "nowhere"]):
+        told = fanfold(stack, "worker", *arguments)
+        assert (told.returncode, "no" in told.stderr) == (2, True)
 
 
 def test_the_demonstration_shows_what_it_promises(stack: LocalStack) -> None:

@@ -113,8 +113,8 @@ def json_values() -> SearchStrategy[Json]:
 
 
 def texts() -> SearchStrategy[str]:
-    """Strings of what is awkward: lone surrogates, control characters, all widths of UTF-8."""
-    return st.text('aB9é€😀\x00\n"\\#$\ud800\udfff', max_size=8)
+    """Awkward strings: a lone surrogate (two that make a pair are one character in JSON), controls, all of UTF-8."""
+    return st.text('aB9é€😀\x00\n"\\#$\ud800', max_size=8)
 
 
 def blob_refs() -> SearchStrategy[BlobRef]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from tests.support.clock import START
 
 Result = TypeVar("Result")
+
+PROCESS: ContextVar[str] = ContextVar("process", default="")
+"""Which process of a test's world a task belongs to; tasks inherit it."""
 
 
 class Stalled(RuntimeError):
@@ -23,6 +29,7 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # 
     loop: VirtualLoop
 
     def select(self, timeout: float | None = None) -> Any:
+        self.loop.turns += 1
         ready = super().select(0)
         if not ready:
             if timeout is None:
@@ -36,14 +43,32 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.virtual = 0.0
+        self.turns = 0
+        self._of_process: dict[str, WeakSet[asyncio.Task[Any]]] = {}
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
         # What is due within this of now is run now: above the float's own grain at 10^9 seconds.
         self._clock_resolution = 1e-6
+        self.set_task_factory(_filed)
 
     def time(self) -> float:
         return self.virtual
+
+    def jump(self, seconds: float) -> None:
+        """Everything stands still for so long, as in a frozen process."""
+        self.virtual += seconds
+
+    def tasks_of(self, process: str) -> set[asyncio.Task[Any]]:
+        """The tasks of a process that have not ended."""
+        return {task for task in self._of_process.get(process, ()) if not task.done()}
+
+
+def _filed(loop: asyncio.AbstractEventLoop, coroutine: Any, **given: Any) -> asyncio.Task[Any]:
+    assert isinstance(loop, VirtualLoop)
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **given)
+    loop._of_process.setdefault(PROCESS.get(), WeakSet()).add(task)
+    return task
 
 
 class VirtualClock:
@@ -64,3 +89,20 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Runs to its end on a fresh virtual loop, as `asyncio.run` would on a real one."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(coroutine)
+
+
+def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Makes an `async` test one that runs on virtual time."""
+
+    @functools.wraps(test)
+    def on_virtual_time(*args: Any, **given: Any) -> None:
+        run(test(*args, **given))
+
+    return on_virtual_time
+
+
+def loop() -> VirtualLoop:
+    """The running virtual loop."""
+    running = asyncio.get_running_loop()
+    assert isinstance(running, VirtualLoop)
+    return running

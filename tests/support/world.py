@@ -20,20 +20,23 @@ from functions.adapters.memory import (
     MemoryTokens,
     RunCodec,
 )
-from functions.engine.message import Envelope, QueueName, first_version
+from functions.engine.message import Envelope, QueueName, Received, first_version
 from functions.engine.ports import Absent, Registered, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.values import Json
 from functions.engine.workflow import Workflow, check, version_of
 from functions.runtime.attempts import Attempts
+from functions.runtime.keeper import visibility_seconds
 from functions.runtime.process import Worker
-from functions.runtime.runner import Disposition, Runner
+from functions.runtime.runner import Disposition, Done, Runner
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 from functions.tasks import registry
+from tests.support import probes
 from tests.support.clock import SeededIds
-from tests.support.virtual import VirtualClock
+from tests.support.faults import Faulty
+from tests.support.virtual import PROCESS, VirtualClock, loop
 
 TENANT = "acme"
 LANE = QueueName(class_name="model", role="normal")
@@ -83,7 +86,9 @@ class World:
             clock=clock,
             ids=SeededIds(self.seed),
         )
+        self.log = probes.fresh_log()
         self._submitted = 0
+        self._processes = 0
 
     async def register(self, document: dict[str, Any]) -> Workflow:
         """Register a workflow document; what is wrong with it is the test's fault."""
@@ -137,6 +142,11 @@ class World:
             worker=name,
         )
 
+    def process(self, name: str = "") -> Process:
+        """A process of its own: ports that can fail, a runner, and a death."""
+        self._processes += 1
+        return Process(self, name or f"p{self._processes}")
+
     @asynccontextmanager
     async def worker(self, *, concurrency: int = 32) -> AsyncIterator[Worker]:
         """A worker process at work for the length of the block."""
@@ -178,6 +188,75 @@ class World:
         envelope = await self.submit(await self.register(document), input, **given)
         async with self.worker():
             return await self.ended(envelope, within=within)
+
+
+class Process:
+    """One process of a world: its own view of the ports, so that its calls can fail, and it can die."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.runs, self.queue, self.places, self.blobs, self.catalog = (
+            Faulty(port)
+            for port in (world.runs, world.queue, world.places, world.services.blobs, world.services.catalog)
+        )
+        self.services = replace(
+            world.services,
+            runs=self.runs,
+            queue=self.queue,
+            places=self.places,
+            blobs=self.blobs,
+            catalog=self.catalog,
+            ids=SeededIds(f"{world.seed}/{name}"),
+        )
+        self.attempts = Attempts(world.settings, self.services.clock)
+        self.runner = self.new_runner()
+
+    def new_runner(self, isolate: Any = None) -> Runner:
+        """Another runner in this process."""
+        return Runner(
+            self.services,
+            WorkflowCache(self.services.catalog, self.world.settings.classes),
+            self.attempts,
+            worker=self.name,
+            isolate=isolate,
+        )
+
+    def begin(self, coroutine: Any) -> asyncio.Task[Any]:
+        """Do something in this process."""
+        token = PROCESS.set(self.name)
+        try:
+            return asyncio.create_task(coroutine)
+        finally:
+            PROCESS.reset(token)
+
+    async def receive(self, queue: QueueName = LANE, *, wait: int = 0, limit: int = 1) -> Sequence[Received]:
+        """Messages, hidden for a lease and a little."""
+        return await self.queue.receive(
+            queue, limit=limit, wait_seconds=wait, visibility_seconds=visibility_seconds(self.world.settings)
+        )
+
+    def take(self, message: Received, *, horizon: Any = None) -> asyncio.Task[Disposition]:
+        """Work on a message, in the background."""
+        return self.begin(self.runner.handle(message, horizon=horizon))
+
+    async def work(self, queue: QueueName = LANE) -> Disposition:
+        """Receive one message (it must be there within 20 s), work on it, and settle it."""
+        (message,) = await self.receive(queue, wait=20)
+        what = await self.take(message)
+        if isinstance(what, Done):
+            await self.queue.delete([message])
+        else:
+            await self.queue.hide([message], seconds=what.seconds)
+        return what
+
+    async def kill(self) -> None:
+        """The process is gone at this moment: nothing it would still do is done."""
+        for port in (self.runs, self.queue, self.places, self.blobs, self.catalog):
+            port.dead = True
+        for task in loop().tasks_of(self.name):
+            task.cancel()
+        await asyncio.sleep(0)
 
 
 def journal_of(run: Run) -> Sequence[str]:

@@ -1,0 +1,59 @@
+"""What ships is what was tested: the lock, the versions in pyproject.toml, and only our own code beside it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from infra import bundling
+
+ROOT = Path(__file__).parents[2]
+PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.M)
+
+
+def locked() -> dict[str, str]:
+    return dict(PIN.findall((ROOT / "requirements.lock").read_text()))
+
+
+def test_the_locks_versions_are_those_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pins = dict(PIN.findall("\n".join([*project["optional-dependencies"]["service"], *project["dependencies"]])))
+    shipped = dict(PIN.findall((ROOT / "infra" / "layer.in").read_text()))
+
+    assert set(PIN.findall("\n".join(project["optional-dependencies"]["service"]))) <= set(shipped.items())
+    assert {name: pins.get(name, v) for name, v in shipped.items()} == shipped
+    assert {name: locked()[name] for name in shipped} == shipped
+
+
+def test_what_ships_is_what_these_tests_ran_with() -> None:
+    assert {name: version(name) for name in ("boto3", "botocore")} == {n: locked()[n] for n in ("boto3", "botocore")}
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "package-lock.json"])
+def test_a_lock_names_no_address_and_every_hash(name: str) -> None:
+    text = (ROOT / name).read_text()
+
+    assert "://" not in text
+    assert "sha256:" in text or "sha512-" in text
+
+
+def test_an_interpreter_that_does_not_start_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim = tmp_path / f"python{bundling.PYTHON}"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert bundling.compiler() is None
+
+
+def test_an_interpreter_of_another_version_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    impostor = tmp_path / f"python{bundling.PYTHON}"
+    impostor.write_text("#!/bin/sh\necho 3.12\n")
+    impostor.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    assert bundling.compiler() is None

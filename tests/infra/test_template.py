@@ -1,0 +1,277 @@
+"""The template keeps the promises: numbers that follow from each other, least privilege, nothing unwatched."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functions.adapters import items
+from functions.runtime import telemetry
+from functions.runtime.settings import Settings
+from infra import dashboard
+from tests.infra.conftest import Synthesised
+
+DAY = 24 * 60 * 60
+MODULES = {"api", "authorizer", "worker", "deadletter", "sweeper"}
+ROOT = Path(__file__).parents[2]
+
+
+def environment(stack: Synthesised, function: dict[str, Any]) -> dict[str, str]:
+    return {name: stack.text(value) for name, value in function["Environment"]["Variables"].items()}
+
+
+def queue(stack: Synthesised, url: str) -> dict[str, Any]:
+    return stack.all("AWS::SQS::Queue")[url]
+
+
+@pytest.mark.parametrize("deployed", ["prod", "local"])
+def test_every_functions_environment_is_the_settings(deployed: str, request: pytest.FixtureRequest) -> None:
+    stack: Synthesised = request.getfixturevalue(deployed)
+    assert set(stack.functions()) == MODULES
+
+    for function in stack.functions().values():
+        env = environment(stack, function)
+        settings = Settings.from_env(env)
+        assert settings == stack.config.settings(
+            table=settings.table, bucket=settings.bucket, queues={"model": settings.classes["model"].queues}
+        )
+        assert set(env) == set(settings.to_env())
+        assert settings.table in stack.all("AWS::DynamoDB::Table")
+        assert settings.bucket in stack.all("AWS::S3::Bucket")
+        assert settings.stage == stack.config.stage
+        assert set(settings.classes["model"].queues) == {"normal", "resume", "dead"}
+        assert set(settings.classes["model"].queues.values()) == set(stack.all("AWS::SQS::Queue"))
+
+
+def test_the_settings_are_told_as_an_output_that_a_worker_process_can_take(prod: Synthesised) -> None:
+    told = json.loads(prod.text(prod.template["Outputs"]["Settings"]["Value"]))
+
+    assert told == environment(prod, prod.functions()["worker"])
+
+
+def test_an_emulator_gets_the_overrides_and_no_layer(local: Synthesised, prod: Synthesised) -> None:
+    settings = Settings.from_env(environment(local, local.functions()["worker"]))
+
+    assert (settings.chaos, settings.lease_seconds, settings.ledger) == (True, 5, "/somewhere/ledger.jsonl")
+    assert settings.classes["model"].max_queue_depth == 7
+    assert not local.all("AWS::Lambda::LayerVersion")
+    assert len(prod.all("AWS::Lambda::LayerVersion")) == 1
+    assert all(function["Layers"] for function in prod.functions().values())
+
+
+def test_workers_can_be_left_to_processes(synth: Callable[..., Synthesised]) -> None:
+    stack = synth({"local": "true", "mappings": "false"})
+    enabled = {
+        mapping["FunctionName"]["Ref"][:5]: mapping.get("Enabled", True)
+        for mapping in stack.all("AWS::Lambda::EventSourceMapping").values()
+    }
+
+    assert enabled == {"Model": False, "DeadL": True}
+
+
+def test_a_message_stays_invisible_as_long_as_its_function_may_run(prod: Synthesised) -> None:
+    mappings = prod.all("AWS::Lambda::EventSourceMapping").values()
+    functions = prod.all("AWS::Lambda::Function")
+    assert len(mappings) == 3
+
+    for mapping in mappings:
+        source = queue(prod, mapping["EventSourceArn"]["Fn::GetAtt"][0])
+        assert source["VisibilityTimeout"] >= functions[mapping["FunctionName"]["Ref"]]["Timeout"]
+
+
+def test_the_longest_step_leaves_a_worker_a_minute(prod: Synthesised) -> None:
+    worker = prod.functions()["worker"]
+
+    longest = Settings.from_env(environment(prod, worker)).classes["model"].max_step_seconds
+    assert (worker["Timeout"], longest) == (900, 840)
+
+
+def test_only_what_a_function_lists_is_delivered_again(prod: Synthesised) -> None:
+    for mapping in prod.all("AWS::Lambda::EventSourceMapping").values():
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert mapping.get("MaximumBatchingWindowInSeconds", 0) == 0
+
+
+def test_resumed_runs_come_one_at_a_time_and_get_half(prod: Synthesised) -> None:
+    queues = Settings.from_env(environment(prod, prod.functions()["worker"])).classes["model"].queues
+    by_queue = {m["EventSourceArn"]["Fn::GetAtt"][0]: m for m in prod.all("AWS::Lambda::EventSourceMapping").values()}
+    resume, normal = by_queue[queues["resume"]], by_queue[queues["normal"]]
+
+    assert (resume["BatchSize"], normal["BatchSize"]) == (1, 10)
+    assert resume["ScalingConfig"]["MaximumConcurrency"] >= normal["ScalingConfig"]["MaximumConcurrency"]
+
+
+def test_letters_outlive_the_queues_they_come_from(prod: Synthesised) -> None:
+    queues = Settings.from_env(environment(prod, prod.functions()["worker"])).classes["model"].queues
+    dead = queue(prod, queues["dead"])
+
+    assert dead["MessageRetentionPeriod"] == 14 * DAY
+    assert "RedrivePolicy" not in dead
+    for role in ("normal", "resume"):
+        source = queue(prod, queues[role])
+        assert source["MessageRetentionPeriod"] == 7 * DAY
+        assert source["RedrivePolicy"]["maxReceiveCount"] == 10
+        assert source["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0] == queues["dead"]
+
+
+def test_queues_and_bucket_take_tls_only(prod: Synthesised) -> None:
+    kinds = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
+    policies = [p for kind in kinds for p in prod.all(kind).values()]
+    assert len(policies) == 5
+
+    for policy in policies:
+        denied = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
+        assert any(s["Condition"] == {"Bool": {"aws:SecureTransport": "false"}} for s in denied)
+
+
+def test_the_table_is_what_the_items_need(prod: Synthesised) -> None:
+    (table,) = prod.all("AWS::DynamoDB::Table").values()
+    types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+    indexes = {
+        index["IndexName"]: ([key["AttributeName"] for key in index["KeySchema"]], index["Projection"])
+        for index in table["GlobalSecondaryIndexes"]
+    }
+
+    assert [key["AttributeName"] for key in table["KeySchema"]] == [items.PK, items.SK]
+    assert indexes == {
+        items.LIST_INDEX: ([items.LIST_PK, items.LIST_SK], {"ProjectionType": "KEYS_ONLY"}),
+        items.DUE_INDEX: ([items.DUE_PK, items.DUE_SK], {"ProjectionType": "KEYS_ONLY"}),
+    }
+    assert types == {"pk": "S", "sk": "S", "lp": "S", "ls": "S", "dp": "S", "ds": "N"}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": items.TTL, "Enabled": True}
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+
+
+def test_no_object_expires_before_the_longest_run(prod: Synthesised) -> None:
+    (bucket,) = prod.all("AWS::S3::Bucket").values()
+    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+
+    assert rule["ExpirationInDays"] == Settings().max_life_days + 30
+
+
+def test_data_outlives_the_stack_unless_the_stage_is_disposable(prod: Synthesised, local: Synthesised) -> None:
+    def policies(stack: Synthesised) -> set[str]:
+        kinds = ("AWS::DynamoDB::Table", "AWS::S3::Bucket")
+        return {r["DeletionPolicy"] for r in stack.template["Resources"].values() if r["Type"] in kinds}
+
+    assert policies(prod) == {"Retain"}
+    assert policies(local) == {"Delete"}
+
+
+def test_every_function_has_a_role_and_a_log_of_its_own(prod: Synthesised) -> None:
+    functions = prod.functions().values()
+
+    assert len({f["Role"]["Fn::GetAtt"][0] for f in functions}) == len(MODULES)
+    logs = {f["LoggingConfig"]["LogGroup"]["Ref"] for f in functions}
+    assert len(logs) == len(MODULES)
+    assert all(prod.all("AWS::Logs::LogGroup")[name]["RetentionInDays"] == 30 for name in logs)
+
+
+def test_no_permission_is_wider_than_the_resources_it_names(prod: Synthesised) -> None:
+    statements = [s for p in prod.all("AWS::IAM::Policy").values() for s in p["PolicyDocument"]["Statement"]]
+    resources = [r for s in statements for r in (s["Resource"] if isinstance(s["Resource"], list) else [s["Resource"]])]
+    actions = [a for s in statements for a in ([s["Action"]] if isinstance(s["Action"], str) else s["Action"])]
+    wild = {prod.text(resource) for resource in resources if "*" in prod.text(resource)}
+    (bucket,) = prod.all("AWS::S3::Bucket")
+
+    assert wild == {f"{bucket}.Arn/*"}  # objects can't be named beforehand
+    assert not [action for action in actions if "*" in action]
+    assert not [r for r in prod.all("AWS::IAM::Role").values() if r.get("ManagedPolicyArns")]
+
+
+def test_the_authorizer_may_read_the_table_and_nothing_else(prod: Synthesised) -> None:
+    role = prod.functions()["authorizer"]["Role"]["Fn::GetAtt"][0]
+    statements = [
+        s
+        for p in prod.all("AWS::IAM::Policy").values()
+        if {"Ref": role} in p["Roles"]
+        for s in p["PolicyDocument"]["Statement"]
+    ]
+    actions = {a for s in statements for a in ([s["Action"]] if isinstance(s["Action"], str) else s["Action"])}
+
+    assert actions == {"dynamodb:GetItem", "logs:CreateLogStream", "logs:PutLogEvents"}
+
+
+def test_lambda_never_cuts_a_loop_of_ours(prod: Synthesised) -> None:
+    allowed = {module for module, f in prod.functions().items() if f["RecursiveLoop"] == "Allow"}
+
+    assert allowed == {"worker", "deadletter"}
+
+
+def test_only_health_and_documentation_are_open(prod: Synthesised) -> None:
+    routes = {r["RouteKey"]: r["AuthorizationType"] for r in prod.all("AWS::ApiGatewayV2::Route").values()}
+    (authorizer,) = prod.all("AWS::ApiGatewayV2::Authorizer").values()
+    (api,) = prod.all("AWS::ApiGatewayV2::Api").values()
+
+    assert routes == {
+        "ANY /v1/{proxy+}": "CUSTOM",
+        "GET /v1/health": "NONE",
+        "GET /openapi.json": "NONE",
+        "GET /docs": "NONE",
+    }
+    assert authorizer["EnableSimpleResponses"] is True
+    assert authorizer["AuthorizerResultTtlInSeconds"] == 300
+    assert authorizer["IdentitySource"] == ["$request.header.Authorization"]
+    assert "CorsConfiguration" not in api
+
+
+def test_a_request_leaves_one_json_line_without_a_token(prod: Synthesised) -> None:
+    (stage,) = prod.all("AWS::ApiGatewayV2::Stage").values()
+    line = json.loads(stage["AccessLogSettings"]["Format"])
+
+    assert {"status", "route", "function_ms"} <= set(line)
+    assert not [value for value in line.values() if "header" in value or "query" in value.lower()]
+
+
+def test_the_sweeper_runs_each_minute_and_a_pass_ends_before_the_next(prod: Synthesised) -> None:
+    (rule,) = prod.all("AWS::Events::Rule").values()
+
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    assert prod.functions()["sweeper"]["Timeout"] < 60
+
+
+def test_every_alarm_tells_somebody_and_points_to_what_to_do(prod: Synthesised) -> None:
+    alarms = prod.all("AWS::CloudWatch::Alarm").values()
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    headings = {
+        re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in re.findall("^#+ (.*)$", operations, re.M)
+    }
+    (topic,) = prod.all("AWS::SNS::Topic")
+
+    for alarm in alarms:
+        assert alarm["AlarmActions"] == [{"Ref": topic}]
+        section = re.search(r"docs/operations\.md#([\w-]+)$", alarm["AlarmDescription"])
+        assert section is not None, alarm["AlarmDescription"]
+        assert section[1] in headings
+    (subscription,) = prod.all("AWS::SNS::Subscription").values()
+    assert subscription["Endpoint"] == "ops@example.org"
+
+
+def test_what_must_be_noticed_has_an_alarm(prod: Synthesised) -> None:
+    sections = {a["AlarmDescription"].rsplit("#", 1)[1] for a in prod.all("AWS::CloudWatch::Alarm").values()}
+
+    assert sections == {
+        "dead-letters",
+        "oldest-message",
+        "failed-runs",
+        "function-errors",
+        "throttled-functions",
+        "sweeper-silent",
+        "table-throttles",
+    }
+
+
+def test_a_silent_sweeper_alarms_because_there_is_no_data(prod: Synthesised) -> None:
+    (alarm,) = (a for a in prod.all("AWS::CloudWatch::Alarm").values() if a["AlarmDescription"].endswith("silent"))
+
+    assert alarm["TreatMissingData"] == "breaching"
+
+
+def test_the_dashboard_shows_counters_that_exist() -> None:
+    assert {*dashboard.COUNTED, *dashboard.REPAIRED} <= {str(metric) for metric in telemetry.Metric}
+    assert (dashboard.NAMESPACE, dashboard.SERVICE) == (telemetry.NAMESPACE, telemetry.SERVICE)

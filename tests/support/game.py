@@ -1,0 +1,188 @@
+"""A run moved by hand: events go into `decide` one after the other, and every record is checked on the way."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from functions.adapters.items import from_item, to_item
+from functions.engine.decide import Decision, decide
+from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt
+from functions.engine.events import AttemptFailed, AttemptSucceeded, Claimed, Emitted, Event, Renewed, Swept
+from functions.engine.message import first_version
+from functions.engine.run import Fault, Run, Status, StepStatus
+from functions.engine.terms import Terms
+from functions.engine.values import Json, Loaded
+from functions.engine.workflow import Workflow, check, version_of
+from functions.tasks import registry
+from tests.support.builders import an_envelope
+from tests.support.clock import START
+from tests.support.world import consistent
+
+TERMS = Terms(
+    lease=timedelta(seconds=60),
+    skew=timedelta(seconds=5),
+    suspend_after=timedelta(seconds=5),
+    max_crashes=5,
+    retention=timedelta(days=30),
+)
+
+
+def a_flow(steps: dict[str, Any], **given: Any) -> Workflow:
+    """A workflow of these steps; each is a document's, `task` and `timeout` may be left out."""
+    full = {name: {"task": "probe.play", "timeout": "60s", **step} for name, step in steps.items()}
+    document = {"name": "flow", "steps": full, **given}
+    return check(document, name=None, tasks=registry.names(chaos=True), classes={"model": 840})
+
+
+class Game:
+    """One run of a workflow and the hand that moves it. `now` moves by `after`."""
+
+    def __init__(self, workflow: Workflow, *, terms: Terms = TERMS, loaded: Loaded | None = None, **given: Any) -> None:
+        self.workflow = workflow
+        self.terms = terms
+        self.loaded = loaded
+        self.now = START
+        self.effects: tuple[Effect, ...] = ()
+        self._claims = 0
+        queue_timeout = workflow.queue_timeout_seconds
+        values: dict[str, Any] = {
+            "workflow": workflow.name,
+            "workflow_version": workflow.version,
+            "deadline": START + timedelta(seconds=workflow.timeout_seconds),
+            "queue_deadline": None if queue_timeout is None else START + timedelta(seconds=queue_timeout),
+        }
+        self.run = first_version(an_envelope(**values | given))
+
+    def after(self, seconds: float) -> Game:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+        return self
+
+    def feed(self, *events: Event) -> Decision:
+        """Decide these events together, check what must hold of every decision, and commit."""
+        before = copy.deepcopy(self.run)
+        decision = self._decide(events)
+        assert self.run == before, "decide changed what it was given"
+        assert decision == self._decide(events), "decide is not pure"
+        assert decision.changed == (decision.run is not self.run)
+        check_step(self.run, decision)
+        run = decision.run
+        if decision.changed:
+            run = replace(run, version=run.version + 1, write_id=f"w{run.version:015d}")
+        self.effects = decision.effects
+        self.run = run
+        return decision
+
+    def _decide(self, events: Sequence[Event]) -> Decision:
+        return decide(self.run, self.workflow, events, self.now, terms=self.terms, loaded=self.loaded)
+
+    def claim(self) -> Game:
+        """A new worker takes the run."""
+        self._claims += 1
+        self.feed(Claimed(owner=f"c{self._claims:015d}", worker=f"w{self._claims}"))
+        return self
+
+    def succeed(self, *steps: str, out: Json = "out") -> Game:
+        """The current attempts of these steps succeed, together."""
+        self.feed(*(AttemptSucceeded(step=s, attempt=self.run.steps[s].attempts, output=out) for s in steps))
+        return self
+
+    def fail(self, step: str, *, retryable: bool = True, chance: float = 0.5, after: float | None = None) -> Game:
+        """The step's current attempt fails."""
+        self.feed(
+            AttemptFailed(
+                step=step,
+                attempt=self.run.steps[step].attempts,
+                fault=Fault(type="Broken", message="it broke"),
+                retryable=retryable,
+                chance=chance,
+                after_seconds=after,
+            )
+        )
+        return self
+
+    def emit(self, step: str, data: Json) -> Game:
+        """The step's current attempt reports progress."""
+        self.feed(Emitted(step=step, attempt=self.run.steps[step].attempts, data=data))
+        return self
+
+    def look(self) -> Game:
+        """A timer: decide without news."""
+        self.feed()
+        return self
+
+    def renew(self) -> Game:
+        """The holder renews its lease."""
+        self.feed(Renewed())
+        return self
+
+    def sweep(self) -> Game:
+        """The sweeper asks."""
+        self.feed(Swept())
+        return self
+
+    def crash(self) -> Game:
+        """The holder dies, its lease runs out, another worker claims."""
+        return self.after(66).claim()
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """The steps' statuses."""
+        return {name: str(state.status) for name, state in self.run.steps.items()}
+
+    @property
+    def started(self) -> list[tuple[str, int]]:
+        """The attempts the last decision starts."""
+        return [(e.step, e.attempt) for e in self.effects if isinstance(e, StartAttempt)]
+
+    @property
+    def inputs(self) -> dict[str, Json]:
+        """The inputs of the attempts the last decision starts."""
+        return {e.step: e.input for e in self.effects if isinstance(e, StartAttempt)}
+
+    @property
+    def rings(self) -> list[datetime]:
+        """When the last decision rings."""
+        return [e.at for e in self.effects if isinstance(e, Ring)]
+
+    @property
+    def places(self) -> int:
+        """How many places the last decision returns."""
+        return sum(isinstance(e, ReturnPlace) for e in self.effects)
+
+
+def check_step(old: Run, decision: Decision) -> None:
+    """What must hold between a record and the next."""
+    new = decision.run
+    consistent(new)
+    assert new.journal[: len(old.journal)] == old.journal, "the journal was rewritten"
+    if old.terminal:
+        assert not decision.changed, "terminal is final"
+    for name, state in old.steps.items():
+        if state.settled:
+            assert new.steps[name] == state, f"settled step {name} changed"
+    running = {(n, s.attempts) for n, s in new.steps.items() if s.status is StepStatus.RUNNING}
+    before = {(n, s.attempts) for n, s in old.steps.items() if s.status is StepStatus.RUNNING}
+    starts = [(e.step, e.attempt) for e in decision.effects if isinstance(e, StartAttempt)]
+    assert sorted(starts) == sorted(running - before), "what starts is not what the record says"
+    returned = [e for e in decision.effects if isinstance(e, ReturnPlace)]
+    leaves = old.status is Status.QUEUED and new.status is not Status.QUEUED and old.place is not None
+    assert len(returned) == int(leaves), "a place is returned by the one move out of `queued`"
+    if new.status is Status.RUNNING and decision.changed:
+        assert new.lease_until is not None
+    if new.status is Status.WAITING:
+        assert new.due_at is not None
+        assert new.due_at <= new.deadline
+        assert not running
+    else:
+        assert new.due_at is None
+    assert from_item(to_item(new)) == new, "the record does not survive storage"
+
+
+def steps_of(run: Run) -> dict[str, str]:
+    """A run's steps by status."""
+    return {name: str(state.status) for name, state in run.steps.items()}

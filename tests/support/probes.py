@@ -1,0 +1,58 @@
+"""Tasks for tests on virtual time, all on the loop, and a log of what was really executed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from functions.engine.errors import Fail, Retry
+from functions.tasks.context import Context
+from functions.tasks.registry import task
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Something an attempt did: `start`, `end`, `fail` or `cancel`, at this loop time."""
+
+    what: str
+    step: str
+    attempt: int
+    epoch: int
+    at: float
+    run: str
+
+
+_log: list[Seen] = []
+
+
+def fresh_log() -> list[Seen]:
+    """A new log; what is executed from now on is written there."""
+    global _log
+    _log = []
+    return _log
+
+
+@task("probe.play")
+async def play(given: Any, ctx: Context) -> Any:
+    """Sleeps `ms`, fails its first `fail` attempts (`after`: by Retry of that delay; `final`: by Fail), returns `out`."""
+    given = given if isinstance(given, dict) else {}
+
+    def note(what: str) -> None:
+        _log.append(Seen(what, ctx.step, ctx.attempt, ctx.epoch, asyncio.get_running_loop().time(), ctx.run_id))
+
+    note("start")
+    try:
+        await asyncio.sleep(given.get("ms", 0) / 1000)
+    except asyncio.CancelledError:
+        note("cancel")
+        raise
+    if ctx.attempt <= given.get("fail", 0):
+        note("fail")
+        if given.get("final"):
+            raise Fail("failed for good")
+        if "after" in given:
+            raise Retry("not yet", after=given["after"])
+        raise RuntimeError(f"attempt {ctx.attempt} failed")
+    note("end")
+    return given.get("out", ctx.step)
