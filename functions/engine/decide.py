@@ -70,7 +70,7 @@ def decide(
                         EventType.STEP_EMITTED, step=event.step, attempt=event.attempt, data={"data": event.data}
                     )
             case Renewed():
-                draft.changed = True
+                draft.changed |= draft.status is Status.RUNNING
             case Swept():
                 if draft.status is Status.QUEUED:
                     _judge_queue_deadlines(draft, draft.now - QUEUE_GRACE)

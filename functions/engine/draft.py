@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from functions.engine.effects import Effect, ReturnPlace
+from functions.engine.effects import Effect, ReturnPlace, StartAttempt
 from functions.engine.journal import Entry, EventType
 from functions.engine.run import TERMINAL, Fault, Reason, Run, Status, StepState, StepStatus, check_move, fault_view
 from functions.engine.terms import Terms
@@ -100,6 +100,8 @@ class Draft:
             if state.status in (StepStatus.RUNNING, StepStatus.RETRYING):
                 self.steps[name] = replace(state, status=StepStatus.CANCELLED, finished_at=self.now, retry_at=None)
                 self.note(EventType.STEP_CANCELLED, step=name, attempt=state.attempts)
+        # What this very decision would have started is cancelled with the rest.
+        self.effects = [effect for effect in self.effects if not isinstance(effect, StartAttempt)]
         self._end(
             Status.FAILED,
             EventType.RUN_FAILED,

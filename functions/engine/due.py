@@ -48,11 +48,12 @@ class HandBack:
 Verdict = Claim | Apart | Drop | HandBack
 
 
-def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms) -> Verdict:
+def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms, *, receives: int) -> Verdict:
     """What to do with an envelope whose blind claim failed, or that was not claimed blindly.
 
     In its first lease a run's envelope is handed back until the lease ends: the fast way to
-    notice a crash. Later, other messages and the sweeper carry the run.
+    notice a crash. Later, other messages and the sweeper carry the run; but one that is delivered
+    again may be the message a suspect's holder claimed it by, and is handed back as well.
     """
     if row is None:
         return Claim()
@@ -63,7 +64,7 @@ def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms
             return Claim()
         case Status.RUNNING if abandoned(row, now, terms):
             return Apart()
-        case Status.RUNNING if row.epoch <= 1:
+        case Status.RUNNING if row.epoch <= 1 or receives > 1:
             return HandBack(_lease_end(row, now, terms))
         case _:
             return Drop(f"the run is further on: {row.status}")
@@ -73,15 +74,17 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, terms: Terms, *, receive
     """What to do with a wake, given the row.
 
     A wake that is delivered again while the run is validly leased may be the very message its
-    holder claimed it by, so it is handed back until the lease ends, as an envelope is; a first
-    delivery has nothing to say.
+    holder claimed it by, so it is handed back until the lease ends, as an envelope is; so is one put
+    back for an outage, for an unanswered claim may have been carried out. A first delivery has
+    nothing to say.
     """
     if row is None or row.submission != wake.submission:
         return Drop("no such run")
     if abandoned(row, now, terms):
         return Apart()
     if row.status is Status.RUNNING and held(row, now, terms):
-        return HandBack(_lease_end(row, now, terms)) if receives > 1 else Drop("the run is in good hands")
+        again = receives > 1 or wake.outages > 0
+        return HandBack(_lease_end(row, now, terms)) if again else Drop("the run is in good hands")
     if row.status is Status.WAITING and row.due_at is not None:
         if row.due_at <= now:
             return Claim()

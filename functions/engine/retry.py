@@ -17,11 +17,17 @@ def delay(policy: RetryPolicy, *, failures: int, chance: float, after_seconds: f
     takes a `chance` in [0, 1) of it.
     """
     if after_seconds is not None:
-        return min(timedelta(seconds=max(0.0, after_seconds)), LONGEST_ASKED)
+        # Bounded as a number: a timedelta can't hold every float.
+        return _whole(min(max(0.0, after_seconds), LONGEST_ASKED.total_seconds()))
     seconds = policy.max_backoff_seconds
     # factor^n overflows for a long series of failures; it has passed the bound long before.
     if policy.factor == 1 or failures < 64:
         seconds = min(seconds, policy.backoff_seconds * policy.factor ** (failures - 1))
     if policy.jitter is Jitter.FULL:
         seconds *= chance
+    return _whole(seconds)
+
+
+def _whole(seconds: float) -> timedelta:
+    """In whole milliseconds: a record holds no finer time, and must be what it was after a round trip."""
     return timedelta(milliseconds=round(seconds * 1000))

@@ -188,7 +188,7 @@ class Runner:
         terms = terms_of(self._services.settings)
         if isinstance(message, Wake):
             return on_wake(message, row, self._now(), terms, receives=received.receives)
-        return on_envelope(message, row, self._now(), terms)
+        return on_envelope(message, row, self._now(), terms, receives=received.receives)
 
     @staticmethod
     def _basis(message: Message, row: Run | None) -> tuple[Run, Condition]:
