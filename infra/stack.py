@@ -9,6 +9,7 @@ from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.alarms import Alarms
 from infra.api import Api
 from infra.bundling import dependency_layer, function_code
 from infra.config import BUCKET_MARGIN_DAYS, Config
@@ -84,17 +85,16 @@ class FanfoldStack(Stack):
         self.dead_letter = DeadLetter(self, "DeadLetter", queues=self.queues.values(), package=package)
         self.sweeper = Sweeper(self, "Sweeper", package=package)
         self._grant()
-        self.dashboard = Dashboard(
+        self.alarms = Alarms(
             self,
-            "Watch",
+            "Alarms",
             functions=self.functions,
             sweeper=self.sweeper.function,
             queues=self.queues,
             config=config,
             table=self.table,
-            http=self.api.http,
-            email=config.alarm_email,
         )
+        self.dashboard = Dashboard(self, "Dashboard", functions=self.functions, queues=self.queues, http=self.api.http)
         self._outputs()
 
     @property

@@ -13,7 +13,6 @@ from moto import mock_aws
 from functions.runtime.wiring import Aws
 from tests.contract.backends import MAX_RECEIVES, AwsBackend, Backend, MemoryBackend
 from tests.support.aws import create_stack
-from tests.support.emulator import emulator
 
 BACKENDS = [
     "memory",
@@ -21,12 +20,6 @@ BACKENDS = [
     "moto",
     pytest.param("emulator", marks=pytest.mark.emulator),
 ]
-
-
-@pytest.fixture(scope="session")
-def session() -> boto3.Session:
-    """One session for all: what costs in making clients is read once."""
-    return boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
 
 
 class ReusedClients:
@@ -59,12 +52,6 @@ def moto_aws(session: boto3.Session) -> Iterator[Aws]:
         aws = Aws(session, threads=1)
         yield aws
         aws.close()
-
-
-@pytest.fixture(scope="session")
-def emulator_url() -> Iterator[str]:
-    with emulator() as url:
-        yield url
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 from functions.adapters import items
 from functions.runtime import telemetry
 from functions.runtime.settings import Settings
-from infra import dashboard
+from infra import dashboard, metrics
 from tests.infra.conftest import Synthesised
 
 DAY = 24 * 60 * 60
@@ -274,4 +274,4 @@ def test_a_silent_sweeper_alarms_because_there_is_no_data(prod: Synthesised) -> 
 
 def test_the_dashboard_shows_counters_that_exist() -> None:
     assert {*dashboard.COUNTED, *dashboard.REPAIRED} <= {str(metric) for metric in telemetry.Metric}
-    assert (dashboard.NAMESPACE, dashboard.SERVICE) == (telemetry.NAMESPACE, telemetry.SERVICE)
+    assert (metrics.NAMESPACE, metrics.SERVICE) == (telemetry.NAMESPACE, telemetry.SERVICE)

@@ -1,0 +1,187 @@
+"""The alarms: each tells a topic, and says where docs/operations.md tells what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+from infra.config import Config
+from infra.function import Function
+from infra.metrics import PERIOD, age, counter
+from infra.queues import Queues
+from infra.table import DUE_INDEX, LIST_INDEX, Table
+
+ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+FAILED_PERCENT = 20
+FAILED_LEAST = 5
+"""Failed runs are alarming as a share, and only when there are a few: one tenant's wrong workflow wakes nobody."""
+THROTTLES_LEAST = 10
+"""A burst throttles a few calls while Lambda scales by 1,000 per 10 s; that is no fault."""
+
+
+class Alarms(Construct):
+    """What must be noticed (docs/decisions/0012), told to one topic; `alarm_email` is subscribed to it when given."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        functions: Mapping[str, Function],
+        sweeper: Function,
+        queues: Mapping[str, Queues],
+        config: Config,
+        table: Table,
+    ) -> None:
+        super().__init__(scope, name)
+        self._local = config.local
+        self.topic = sns.Topic(self, "Topic", enforce_ssl=True)
+        if config.alarm_email:
+            self.topic.add_subscription(subscriptions.EmailSubscription(config.alarm_email))
+        self._queue_alarms(queues, config)
+        self._function_alarms(functions)
+        self._sweeper_alarm(sweeper)
+        self._run_alarm()
+        self._table_alarm(table)
+
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.IMetric,
+        *,
+        over: float,
+        section: str,
+        says: str,
+        periods: int = 1,
+        comparison: cloudwatch.ComparisonOperator = ABOVE,
+        missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
+    ) -> None:
+        if self._local and isinstance(metric, cloudwatch.MathExpression):
+            # The embedded emulator refuses an alarm on metric math, and the whole deployment with it.
+            return
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            threshold=over,
+            evaluation_periods=periods,
+            comparison_operator=comparison,
+            treat_missing_data=missing,
+            alarm_description=f"{says} See docs/operations.md#{section}",
+        )
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+
+    def _queue_alarms(self, queues: Mapping[str, Queues], config: Config) -> None:
+        for class_name, each in queues.items():
+            # Letters are taken at once, so "visible" alone would miss them; one that stays is received again and again.
+            letters = cloudwatch.MathExpression(
+                expression="received + visible",
+                label=f"{class_name}: dead letters",
+                period=PERIOD,
+                using_metrics={
+                    "received": each.dead.metric_number_of_messages_received(period=PERIOD),
+                    "visible": each.dead.metric_approximate_number_of_messages_visible(period=PERIOD),
+                },
+            )
+            self._alarm(
+                f"{class_name.capitalize()}DeadLetters",
+                letters,
+                over=0,
+                section="dead-letters",
+                says=f"Messages of class {class_name} were received too often.",
+            )
+            # A message stays until its run ends or suspends, so one function's whole life is a normal age.
+            limit = 2 * config.classes[class_name].timeout_seconds
+            for role, queue in each.sources.items():
+                self._alarm(
+                    f"{class_name.capitalize()}{role.capitalize()}Age",
+                    age(queue),
+                    over=limit,
+                    section="oldest-message",
+                    says=f"A message in {class_name}/{role} is older than {limit} s.",
+                )
+
+    def _function_alarms(self, functions: Mapping[str, Function]) -> None:
+        for name, each in functions.items():
+            self._alarm(
+                f"{name.title().replace('-', '')}Errors",
+                each.function.metric_errors(period=PERIOD),
+                over=0,
+                section="function-errors",
+                says=f"The function {name} raised or was killed.",
+            )
+        throttles = cloudwatch.MathExpression(
+            expression="+".join(f"m{n}" for n in range(len(functions))),
+            label="throttled calls",
+            period=PERIOD,
+            using_metrics={
+                f"m{n}": each.function.metric_throttles(period=PERIOD) for n, each in enumerate(functions.values())
+            },
+        )
+        self._alarm(
+            "Throttles",
+            throttles,
+            over=THROTTLES_LEAST,
+            periods=3,
+            section="throttled-functions",
+            says="Lambda throttles our functions for a quarter of an hour.",
+        )
+
+    def _sweeper_alarm(self, sweeper: Function) -> None:
+        self._alarm(
+            "SweeperSilent",
+            sweeper.function.metric_invocations(period=PERIOD),
+            over=1,
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            missing=cloudwatch.TreatMissingData.BREACHING,
+            section="sweeper-silent",
+            says="The sweeper has not run for five minutes.",
+        )
+
+    def _run_alarm(self) -> None:
+        share = cloudwatch.MathExpression(
+            expression=f"IF(failed >= {FAILED_LEAST}, 100 * failed / (failed + FILL(succeeded, 0)), 0)",
+            label="failed runs, percent",
+            period=PERIOD,
+            using_metrics={"failed": counter("RunsFailed"), "succeeded": counter("RunsSucceeded")},
+        )
+        self._alarm(
+            "FailedRuns",
+            share,
+            over=FAILED_PERCENT,
+            section="failed-runs",
+            says=f"More than {FAILED_PERCENT} % of the runs that ended failed.",
+        )
+
+    def _table_alarm(self, table: Table) -> None:
+        name = {"TableName": table.table.table_name}
+        metrics = {
+            "reads": _throttled("ReadThrottleEvents", name),
+            "writes": _throttled("WriteThrottleEvents", name),
+            "listed": _throttled("WriteThrottleEvents", {**name, "GlobalSecondaryIndexName": LIST_INDEX}),
+            "due": _throttled("WriteThrottleEvents", {**name, "GlobalSecondaryIndexName": DUE_INDEX}),
+        }
+        self._alarm(
+            "TableThrottles",
+            cloudwatch.MathExpression(
+                # A series without events has no data, and a sum with a gap is a gap.
+                expression=" + ".join(f"FILL({key}, 0)" for key in metrics),
+                label="throttled table calls",
+                period=PERIOD,
+                using_metrics=metrics,
+            ),
+            over=0,
+            section="table-throttles",
+            says="DynamoDB throttles the table or an index.",
+        )
+
+
+def _throttled(name: str, dimensions: Mapping[str, str]) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace="AWS/DynamoDB", metric_name=name, dimensions_map=dict(dimensions), statistic="Sum", period=PERIOD
+    )

@@ -1,0 +1,138 @@
+"""What a run costs in calls, counted on the wire in the real API and the real worker, against the emulator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+
+from functions.runtime.isolation import Isolation
+from functions.runtime.process import Worker
+from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.wiring import Aws, services
+from tests.support.aws import Stack, create_stack
+from tests.support.http import Http
+
+pytestmark = pytest.mark.emulator
+
+WRITES = ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems")
+READS = ("GetItem", "BatchGetItem", "Query", "Scan")
+POLLS = ("ReceiveMessage",)
+
+DIAMOND = {
+    "name": "diamond",
+    "steps": {
+        "seed": {"task": "core.echo"},
+        "left": {"task": "core.echo", "needs": ["seed"], "input": "${steps.seed.output}"},
+        "right": {"task": "core.echo", "needs": ["seed"], "input": "${steps.seed.output}"},
+        "combine": {"task": "core.collect", "needs": ["left", "right"]},
+    },
+    "output": "${steps.combine.output}",
+}
+
+
+@dataclass(kw_only=True)
+class Service:
+    """The API and one worker, each with its own counted clients, over one stack."""
+
+    http: Http
+    api: Aws
+    worker: Aws
+
+    async def run(self, workflow: str, **body: Any) -> dict[str, Any]:
+        """Submit a run and wait for its end."""
+        accepted = await self.http("POST", "/v1/runs", {"workflow": workflow, **body})
+        assert accepted.status == 202
+        return await self.ended(accepted.json["id"])
+
+    async def ended(self, run_id: str) -> dict[str, Any]:
+        answer = await self.http("GET", f"/v1/runs/{run_id}?wait=20")
+        assert answer.json["status"] in ("succeeded", "failed"), answer.json
+        result: dict[str, Any] = answer.json
+        return result
+
+    def reset(self) -> None:
+        self.api.calls.clear()
+        self.worker.calls.clear()
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Calls of both by operation, without what an idle worker asks too and without the client's own polls."""
+        return Counter({op: n for op, n in (self.api.calls + self.worker.calls).items() if op not in POLLS})
+
+
+def _settings(stack: Stack) -> Settings:
+    queues = {name.role: url for name, url in stack.urls.items()}
+    return Settings(table=stack.table, bucket=stack.bucket, classes={"model": ClassSettings(queues=queues)})
+
+
+@pytest.fixture
+async def service(session: boto3.Session, emulator_url: str) -> AsyncIterator[Service]:
+    stack = create_stack(session, emulator_url, name=f"calls-{id(object()):x}")
+    settings = _settings(stack)
+    api, working = (Aws(session, endpoint_url=emulator_url, threads=8) for _ in range(2))
+    worker = Worker(
+        services(settings, working),
+        class_name="model",
+        lanes=["normal"],
+        concurrency=16,
+        isolation=Isolation(settings),
+    )
+    task = asyncio.create_task(worker.run())
+    service = Service(http=Http(services=services(settings, api)), api=api, worker=working)
+    assert (await service.http("PUT", "/v1/workflows/diamond", DIAMOND)).status == 201
+    await service.run("diamond")  # the worker's first look at a version reads its document
+    yield service
+    worker.stop()
+    await task
+
+
+async def test_a_diamond_takes_at_most_six_writes_and_no_read_from_acceptance_to_success(service: Service) -> None:
+    service.reset()
+    accepted = await service.http("POST", "/v1/runs", {"workflow": "diamond"})
+    submit = Counter(service.api.calls)
+    await asyncio.sleep(0.5)
+    assert (await service.ended(accepted.json["id"]))["status"] == "succeeded"
+
+    # One reservation, one send, one put, and one read of the workflow's current version.
+    assert submit == Counter(GetItem=1, UpdateItem=1, SendMessage=1, PutItem=1)
+    working = {op: n for op, n in service.worker.calls.items() if op not in POLLS}
+    puts = submit["PutItem"] + working.pop("PutItem")
+    assert puts <= 6
+    # The place is given back once, and the message deleted; there is nothing else.
+    assert working == {"UpdateItem": 1, "DeleteMessageBatch": 1}
+
+
+async def test_naming_the_version_spares_the_submit_its_only_read(service: Service) -> None:
+    version = (await service.http("GET", "/v1/workflows/diamond")).json["version"]
+    service.reset()
+    await service.http("POST", "/v1/runs", {"workflow": "diamond", "version": version})
+    assert service.api.calls == Counter(UpdateItem=1, SendMessage=1, PutItem=1)
+
+
+async def test_a_repeated_key_costs_one_read_and_no_place(service: Service) -> None:
+    headers = {"Idempotency-Key": "once"}
+    body = json.dumps({"workflow": "diamond"})
+    first = await service.http("POST", "/v1/runs", body, headers=headers)
+    service.reset()
+    again = await service.http("POST", "/v1/runs", body, headers=headers)
+    assert (first.status, again.status, again.json["id"]) == (202, 200, first.json["id"])
+    assert service.api.calls == Counter(GetItem=1)
+
+
+async def test_runs_that_come_together_share_their_receives_and_deletes(service: Service) -> None:
+    service.reset()
+    runs = await asyncio.gather(*(service.http("POST", "/v1/runs", {"workflow": "diamond"}) for _ in range(10)))
+    for run in runs:
+        assert (await service.ended(run.json["id"]))["status"] == "succeeded"
+    await asyncio.sleep(0.2)
+    assert service.worker.calls["PutItem"] <= 5 * 10
+    assert service.worker.calls["UpdateItem"] == 10
+    assert service.worker.calls["GetItem"] == 0
+    assert service.worker.calls["DeleteMessageBatch"] <= 10
