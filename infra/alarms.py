@@ -80,7 +80,7 @@ class Alarms(Construct):
         for class_name, each in queues.items():
             # Letters are taken at once, so "visible" alone would miss them; one that stays is received again and again.
             letters = cloudwatch.MathExpression(
-                expression="received + visible",
+                expression="FILL(received, 0) + FILL(visible, 0)",
                 label=f"{class_name}: dead letters",
                 period=PERIOD,
                 using_metrics={

@@ -29,4 +29,4 @@ def age(queue: sqs.Queue, label: str | None = None) -> cloudwatch.Metric:
 
 
 def visible(queue: sqs.Queue, label: str) -> cloudwatch.Metric:
-    return queue.metric_approximate_number_of_messages_visible(period=PERIOD, label=label)
+    return queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum", label=label)

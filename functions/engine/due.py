@@ -64,7 +64,7 @@ def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms
             return Claim()
         case Status.RUNNING if abandoned(row, now, terms):
             return Apart()
-        case Status.RUNNING if row.epoch <= 1 or receives > 1:
+        case Status.RUNNING if row.epoch <= 1 or receives > 1 or envelope.outages > 0:
             return HandBack(_lease_end(row, now, terms))
         case _:
             return Drop(f"the run is further on: {row.status}")

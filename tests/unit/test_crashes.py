@@ -21,8 +21,8 @@ def test_what_a_dead_worker_had_started_is_interrupted_and_begun_again() -> None
 
 
 def test_an_interruption_is_no_failure_and_costs_no_attempt_of_the_policy() -> None:
-    game = Game(a_flow({"a": {"retry": {"max_attempts": 2, "backoff": "0s"}}})).claim().crash().crash()
-    game.fail("a")
+    game = Game(a_flow({"a": {"retry": {"max_attempts": 2, "backoff": "4s"}}})).claim().crash().crash()
+    game.fail("a").after(4).look()
     assert game.run.status is Status.RUNNING
     assert game.fail("a").run.status is Status.FAILED
 
