@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import secrets
 import sys
@@ -206,7 +205,7 @@ def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
         with Client(previous.api_url, previous.token, patience_seconds=10) as client, contextlib.suppress(ApiError):
             client.queues()
             return replace(stack, token=previous.token)
-    environ = stack.environment(os.environ)
+    environ = stack.environment({})  # nothing of the caller's: this is the stack just deployed
     made, _ = tokens.create(
         environ,
         tenant="local",

@@ -60,7 +60,9 @@ class LocalStack:
         `AWS_ENDPOINT_URL` in `environ` wins too; region and credentials are always the stack's, or a
         developer's real ones would look for the tables elsewhere.
         """
-        own = {**self.env, "AWS_ENDPOINT_URL": self.endpoint, **environ}
+        own = {**self.env, **environ}
+        # An empty one counts as absent: boto3 would take it for none, and go to the real AWS.
+        own["AWS_ENDPOINT_URL"] = environ.get("AWS_ENDPOINT_URL") or self.endpoint
         own.pop("AWS_PROFILE", None)
         return own | {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region, **DUMMY_CREDENTIALS}
 

@@ -106,7 +106,7 @@ def run(
         raise LocalError(f"{failure}: {_complaint(log, begin)}; see {log}.")
 
 
-_TELLING = (r"[A-Z]_FAILED\b", "❌", r"(?i)\w*error\b|\bfailed\b")
+_TELLING = (r"[A-Z]_FAILED\b", "❌", r"^[\w.]*Error: ", r"(?i)\w*error\b|\bfailed\b")
 """What marks the line that says what went wrong, the surest sign first."""
 
 

@@ -29,4 +29,5 @@ def age(queue: sqs.Queue, label: str | None = None) -> cloudwatch.Metric:
 
 
 def visible(queue: sqs.Queue, label: str) -> cloudwatch.Metric:
+    """The messages of a queue that nobody has taken yet, the most in each period."""
     return queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum", label=label)

@@ -20,7 +20,6 @@ ACCEPTED = {
 OBJECTS = "Objects of a bucket can't be listed beforehand: the resource is this bucket's objects, nothing wider."
 ONLY_DISPOSABLE = {
     "AwsSolutions-DDB3": "Point-in-time recovery is off where deleting the stack is meant to delete the data.",
-    "AwsSolutions-IAM4": "CDK's own function that empties the bucket of a disposable stack brings its role with it.",
 }
 
 

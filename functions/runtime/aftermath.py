@@ -8,7 +8,7 @@ from functions.engine.effects import ReturnPlace, Ring
 from functions.engine.errors import InfrastructureError, Unanswered
 from functions.engine.run import Run
 from functions.runtime.rings import ring
-from functions.runtime.telemetry import logger
+from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.wiring import Services
 
 RETURN_SECONDS = 60.0
@@ -25,16 +25,22 @@ class Aftermath:
         self._services = services
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def follow(self, run: Run, effect: Ring | ReturnPlace) -> None:
-        """Begin the effect of a commit just made."""
-        call = self._ring(run, effect) if isinstance(effect, Ring) else self._return(run, effect)
+    def follow(self, run: Run, effect: Ring | ReturnPlace, *, committed: float) -> None:
+        """Begin the effect of a commit, made at `committed` on the monotonic clock or a little later."""
+        call = self._ring(run, effect) if isinstance(effect, Ring) else self._return(run, effect, committed)
         task = asyncio.create_task(call)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def done(self) -> None:
         """Wait until all are through: none outlives the run's loop."""
-        await asyncio.gather(*self._tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def abandon(self) -> None:
+        """Give up what is not through: there is no time for it."""
+        for task in self._tasks:
+            task.cancel()
 
     async def _ring(self, run: Run, effect: Ring) -> None:
         try:
@@ -42,19 +48,21 @@ class Aftermath:
         except InfrastructureError as error:
             logger().warning("a wake was not sent; the sweeper rings", extra={"run_id": run.id, "error": str(error)})
 
-    async def _return(self, run: Run, effect: ReturnPlace) -> None:
-        until = self._services.clock.monotonic() + RETURN_SECONDS
-        while True:
+    async def _return(self, run: Run, effect: ReturnPlace, committed: float) -> None:
+        why = "its commit was known too late"
+        clock = self._services.clock
+        # Asked before each try: the process may have been frozen between two.
+        while clock.monotonic() < committed + RETURN_SECONDS:
             try:
                 return await self._services.places.give_back(effect.class_name, effect.place)
             except Unanswered as error:
                 # It may have been done; done twice it would let one run too many in.
                 why = str(error)
+                break
             except InfrastructureError as error:
-                if self._services.clock.monotonic() + PAUSE_SECONDS < until:
-                    await self._services.clock.sleep(PAUSE_SECONDS)
-                    continue
                 why = str(error)
-            return logger().warning(
-                "a queue place was not returned; the sweeper heals it", extra={"run_id": run.id, "error": why}
-            )
+                await clock.sleep(PAUSE_SECONDS)
+        count(Metric.PLACES_LEAKED)
+        return logger().warning(
+            "a queue place was not returned; the sweeper heals it", extra={"run_id": run.id, "error": why}
+        )

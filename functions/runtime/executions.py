@@ -44,6 +44,8 @@ class Executions:
         self._payloads = payloads
         self._post = post
         self._running: dict[Attempt, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._halted = False
 
     def match(self, record: Run, inputs: Mapping[Attempt, Json]) -> None:
         """Start what the record calls started and is not running, stop what runs and it does not call started.
@@ -55,18 +57,23 @@ class Executions:
         }
         for attempt in self._running.keys() - wanted:
             self._running.pop(attempt).cancel()
-        for attempt in wanted - self._running.keys():
-            self._running[attempt] = asyncio.create_task(
-                self._execute(record, attempt, inputs), name=f"{record.id}/{attempt.step}"
-            )
+        for attempt in () if self._halted else wanted - self._running.keys():
+            task = asyncio.create_task(self._execute(record, attempt, inputs), name=f"{record.id}/{attempt.step}")
+            self._running[attempt] = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def halt(self) -> None:
+        """Stop all at once, and start none any more."""
+        self._halted = True
+        for task in self._running.values():
+            task.cancel()
 
     async def stop(self) -> None:
         """Stop all, and wait until those that can be stopped have."""
-        tasks = list(self._running.values())
-        self._running.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self.halt()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _execute(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> None:
         try:

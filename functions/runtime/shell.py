@@ -95,6 +95,7 @@ class Shell:
         self._held = False
         self._stuck = False
         self._committed = 0.0
+        self._lease_end: asyncio.TimerHandle | None = None
 
     async def run(self, base: Run, condition: Condition) -> Ended | Lost:
         """Claim the run whose record is `base` (version 1 from an envelope, or as read) and hold it to its end.
@@ -109,7 +110,13 @@ class Shell:
                     return Ended(run=self._record)
                 lost = await self._turn() if self._held else await self._write()
             return lost
+        except asyncio.CancelledError:
+            # Whoever breaks a run off has no time for what can be lost.
+            self._aftermath.abandon()
+            raise
         finally:
+            if self._lease_end is not None:
+                self._lease_end.cancel()
             await self._executions.stop()
             await self._aftermath.done()
 
@@ -123,8 +130,8 @@ class Shell:
         """Act on the record, wait until something happens, and write what follows from it."""
         if self._expired():
             return self._lost(None)
-        self._executions.match(self._record, self._inputs)
-        self._inputs.clear()
+        inputs, self._inputs = self._inputs, {}
+        self._executions.match(self._record, inputs)
         await self._something()
         return self._lost(None) if self._expired() else await self._write()
 
@@ -135,21 +142,28 @@ class Shell:
 
     def _post(self, event: Event) -> None:
         self._inbox.append(event)
-        if not isinstance(event, Emitted):
-            self._news.set()
+        self._news.set()
 
     async def _something(self) -> None:
         """Wait for a result, a timer of the record, the next renewal, or progress worth writing."""
-        wait = self._renewal_at() - self._clock.monotonic()
+        while (wait := self._pause_left()) > 0:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+    def _pause_left(self) -> float:
+        """How long there is nothing to write, in seconds, if nothing happens."""
+        if any(not isinstance(event, Emitted) for event in self._inbox):
+            return 0.0
+        now = self._clock.monotonic()
+        wait = self._renewal_at() - now
         if self._inbox:
-            wait = min(wait, self._committed + EMIT_SECONDS - self._clock.monotonic())
+            wait = min(wait, self._committed + EMIT_SECONDS - now)
         timer = (self._next_timer() - self._clock.now()).total_seconds()
-        wait = min(wait, max(timer, STUCK_SECONDS) if self._stuck else timer)
-        try:
-            async with asyncio.timeout(max(0.0, wait)):
-                await self._news.wait()
-        except TimeoutError:
-            pass
+        return min(wait, max(timer, STUCK_SECONDS) if self._stuck else timer)
 
     def _next_timer(self) -> datetime:
         timer = next_timer(self._record)
@@ -162,27 +176,30 @@ class Shell:
 
     def _expired(self) -> bool:
         """Whether the lease is over as its holder sees it: earlier than for anybody else, by the clocks' skew."""
-        lease = self._terms.lease - self._terms.skew
         until = self._record.lease_until
-        return self._clock.monotonic() > self._committed + lease.total_seconds() or (
+        return self._clock.monotonic() >= self._committed + self._lease_seconds() or (
             until is not None and self._clock.now() > until
         )
+
+    def _lease_seconds(self) -> float:
+        return (self._terms.lease - self._terms.skew).total_seconds()
 
     # --- writing --------------------------------------------------------------------------------
 
     async def _write(self) -> Lost | None:
         """Decide what has happened so far, commit it in one put, and act on it."""
-        self._news.clear()
         events = tuple(self._inbox)
         renewal: tuple[Event, ...] = ()
         if self._held and self._clock.monotonic() >= self._renewal_at():
             renewal = (Renewed(),)
         try:
             decision = await self._payloads.provide(lambda loaded: self._decide((*events, *renewal), loaded))
-            self._stuck = not decision.changed and not events
             if not decision.changed:
                 del self._inbox[: len(events)]
-                return None
+                # Only a timer that is due: one may ring a moment early, the clock's grain being coarser.
+                self._stuck = not events and self._next_timer() <= self._clock.now()
+                return None if self._held else self._lost(self._record)
+            self._stuck = False
             put = await self._prepared(decision, len(events))
             self._unanswered[put.run.write_id] = put
             await self._runs.put(put.run, self._condition, now=self._clock.now())
@@ -219,12 +236,17 @@ class Shell:
                 case StartAttempt():
                     self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
                 case Ring() | ReturnPlace():
-                    self._aftermath.follow(put.run, effect)
+                    self._aftermath.follow(put.run, effect, committed=put.sent)
 
     def _hold(self, record: Run) -> None:
         self._held = True
         self._record = record
         self._condition = Replaces(version=record.version, submission=record.submission)
+        # The tasks stop at the lease's end even while the loop waits for an answer.
+        if self._lease_end is not None:
+            self._lease_end.cancel()
+        left = self._lease_seconds() - (self._clock.monotonic() - self._committed)
+        self._lease_end = asyncio.get_running_loop().call_later(max(0.0, left), self._executions.halt)
 
     async def _look(self) -> Lost | None:
         """After a put without an answer: the record says whether it was done."""
@@ -245,6 +267,9 @@ class Shell:
             elif row.version != self._record.version:
                 # An operator's move over one of our puts. Which events that put carried is not
                 # known; deciding them once more changes nothing.
+                if not self._held:
+                    self._committed = min(put.sent for put in self._unanswered.values())
+                self._unanswered.clear()
                 self._hold(row)
             else:
                 return await self._refused()

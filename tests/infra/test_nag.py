@@ -19,5 +19,5 @@ def test_a_finding_that_nobody_accepted_stops_the_synth(
 ) -> None:
     monkeypatch.delitem(nag.ACCEPTED, "AwsSolutions-APIG4")
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
         synth({"stage": "prod"}, nag=True)

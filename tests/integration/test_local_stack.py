@@ -16,8 +16,10 @@ import boto3
 import httpx
 import pytest
 
-from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, emulator
-from fanfold.local import LocalStack
+from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, deploy, emulator
+from fanfold.deploy import Options
+from fanfold.local import LocalError, LocalStack
+from tests.integration.conftest import free_port
 
 pytestmark = pytest.mark.emulator
 
@@ -214,3 +216,14 @@ def test_the_file_tells_what_others_need(stack: LocalStack) -> None:
     assert told["env"]["FANFOLD_TABLE"] == told["table"]
     assert told["pid"] is not None
     assert emulator.answers(told["endpoint"])
+
+
+def test_a_deployment_that_fails_is_one_sentence_and_leaves_no_process_behind(tmp_path: Path) -> None:
+    port = free_port()
+    options = Options(port=port, settings={"no_such_setting": 1})
+    with pytest.raises(LocalError, match="no_such_setting") as told:
+        deploy.up(options, state=tmp_path, environ=os.environ, report=print)
+    assert told.value.status == 4
+    assert len(str(told.value).splitlines()) == 1
+    assert not (tmp_path / "local.json").exists()
+    emulator.check_port(port)  # raises while anybody listens

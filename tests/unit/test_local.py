@@ -125,6 +125,10 @@ def test_the_endpoint_in_the_environment_wins_over_the_files() -> None:
     assert a_stack().environment({"AWS_ENDPOINT_URL": "http://proxy:1"})["AWS_ENDPOINT_URL"] == "http://proxy:1"
 
 
+def test_an_empty_endpoint_in_the_environment_does_not_lead_to_the_real_aws() -> None:
+    assert a_stack().environment({"AWS_ENDPOINT_URL": ""})["AWS_ENDPOINT_URL"] == "http://127.0.0.1:1"
+
+
 def test_the_apis_address_is_the_one_an_emulator_serves() -> None:
     stated = "https://0052daf0.execute-api.us-east-1.amazonaws.com/"
     expected = "http://127.0.0.1:4566/_aws/execute-api/0052daf0/$default"
