@@ -138,14 +138,17 @@ def line(event: Event) -> str:
 
 
 def watch(events: Iterable[Event], console: Console, run: Run) -> Iterator[Event]:
-    """Show the events as they come, and hand each on: live on a terminal, else line by line."""
+    """Show the events as they come, and hand each on: live on a terminal, else line by line.
+
+    The live board goes away at the end: what is shown next says how it ended.
+    """
     if not console.is_terminal:
         for event in events:
             console.print(line(event), markup=False, highlight=False, soft_wrap=True)
             yield event
         return
     board = Board(run["id"], steps=run["steps"])
-    with Live(board.table(), console=console, refresh_per_second=12) as live:
+    with Live(board.table(), console=console, refresh_per_second=12, transient=True) as live:
         for event in events:
             board.add(event)
             live.update(board.table())

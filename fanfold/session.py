@@ -72,6 +72,7 @@ def _is_local(url: str) -> bool:
 
 
 def value_of(call: Call[T], answer: httpx.Response) -> T:
+    """What an answer carries; raises the `Problem` it states instead."""
     return calls.value_of(
         call, status=answer.status_code, body=answer.content, retry_after=answer.headers.get("retry-after")
     )
@@ -107,5 +108,6 @@ def hold(begin: float, timeout: float | None) -> int:
 
 
 def check_time(run: Run, begin: float, timeout: float | None) -> None:
+    """Raises TimeoutError when the caller's timeout has passed."""
     if timeout is not None and time.monotonic() - begin >= timeout:
         raise TimeoutError(f"run {run['id']} is still {run['status']} after {timeout:g} s")

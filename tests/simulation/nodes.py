@@ -1,0 +1,223 @@
+"""Processes: a set of tasks, a skewed clock, and a door through which every call to a service passes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from functions.engine.errors import Throttled, Unanswered, Unavailable
+from functions.engine.ports import QueueDepth
+from functions.runtime.wiring import Services
+from tests.simulation.fate import Fault, Plan
+from tests.support.clock import SeededIds
+from tests.support.virtual import PROCESS, VirtualClock
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Simulation
+
+READS = frozenset(
+    {
+        ("runs", "get"), ("runs", "get_many"), ("runs", "page"), ("runs", "due"),
+        ("queue", "depth"), ("places", "load"), ("blobs", "get"), ("marks", "get"), ("tokens", "tenants"),
+        ("catalog", "current"), ("catalog", "version"),
+    }
+)  # fmt: skip
+LATE_SECONDS = 40.0
+"""A write that got no answer is done at most this much later."""
+SLOW_SECONDS = 8.0
+FREEZE_SECONDS = 200.0
+"""Longer than three leases."""
+
+
+class SkewedClock(VirtualClock):
+    """A process's clock: wall time is off by a constant, the monotonic one is not."""
+
+    def __init__(self, skew_seconds: float) -> None:
+        self._skew = timedelta(milliseconds=round(skew_seconds * 1000))
+
+    def now(self) -> datetime:
+        return super().now() + self._skew
+
+
+class Node:
+    """A process. Once dead it never gets an answer and never asks again; frozen, it stands still."""
+
+    def __init__(self, simulation: Simulation, kind: str, number: int) -> None:
+        self.simulation = simulation
+        self.kind = kind
+        self.name = f"{kind}{number}"
+        self.dead = False
+        self.disturbed_at = -1e9
+        amount, _, _ = simulation.fate.chance(f"{self.name}.skew")
+        margin = simulation.settings.clock_skew_seconds
+        self.skew = (amount - 0.5) * margin if simulation.skewed else 0.0
+        clock = SkewedClock(self.skew)
+        shared = simulation.services
+        ports = {
+            name: Port(self, name, getattr(shared, name))
+            for name in ("runs", "queue", "places", "blobs", "catalog", "tokens", "marks")
+        }
+        ids = SeededIds(f"{simulation.fate.seed}/{self.name}")
+        self.services: Services = replace(shared, clock=clock, ids=ids, clock_offset=lambda: -self.skew, **ports)
+        self.context = copy_context()
+        self.context.run(PROCESS.set, self.name)
+
+    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something in this process."""
+        return asyncio.create_task(coroutine, context=self.context)
+
+    @property
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """What it has not ended."""
+        return self.simulation.loop.tasks_of(self.name)
+
+    def disturbed(self) -> None:
+        """Something went wrong with it just now that can cost it a lease."""
+        self.disturbed_at = self.simulation.loop.time()
+
+    def kill(self, why: str) -> None:
+        """It is gone at this moment."""
+        if self.dead:
+            return
+        self.simulation.note(self.name, "dies", why)
+        self.dead = True
+        self.disturbed()
+        self.simulation.loop.thaw(self.name)
+        for task in sorted(self.tasks, key=hash):
+            task.cancel()
+
+    def freeze(self, seconds: float) -> None:
+        """It stands still for so long."""
+        if self.dead:
+            return
+        self.simulation.note(self.name, "freezes", f"{seconds:.0f} s")
+        self.disturbed()
+        self.simulation.loop.freeze(self.name)
+        self.simulation.loop.call_later(seconds, self._thaw, context=self.simulation.context)
+
+    def _thaw(self) -> None:
+        self.disturbed()
+        self.simulation.loop.thaw(self.name)
+
+    def must_live(self) -> None:
+        """The door: a dead process gets no further."""
+        if self.dead:
+            raise asyncio.CancelledError
+
+
+class Port:
+    """A service as one process sees it, with everything that can go wrong with a call."""
+
+    def __init__(self, node: Node, name: str, inner: Any) -> None:
+        self._node = node
+        self._name = name
+        self._inner = inner
+
+    def __getattr__(self, method: str) -> Any:
+        function = getattr(self._inner, method)
+        node, read, queue = self._node, (self._name, method) in READS, self._name == "queue"
+        site = f"{node.name}.{self._name}.{method}"
+
+        async def call(*args: Any, **given: Any) -> Any:
+            node.must_live()
+            simulation = node.simulation
+            plan = simulation.fate.plan(site, read=read, queue=queue, at=simulation.loop.time())
+
+            async def done() -> Any:
+                simulation.author = node
+                return await function(*args, **given)
+
+            if isinstance(plan, float):
+                await asyncio.sleep(plan)
+                node.must_live()
+                result = await done()
+                node.must_live()
+                return result
+            node.disturbed()
+            simulation.note(node.name, f"{self._name}.{method}", plan.fault)
+            return await self._carry_out(plan, method, done, args, given)
+
+        setattr(self, method, call)
+        return call
+
+    async def _carry_out(
+        self, plan: Plan, method: str, done: Callable[[], Any], args: tuple[Any, ...], given: dict[str, Any]
+    ) -> Any:
+        node, simulation = self._node, self._node.simulation
+        match plan.fault:
+            case Fault.THROTTLED:
+                raise Throttled(plan.site)
+            case Fault.DOWN:
+                raise Unavailable(plan.site)
+            case Fault.LOST:
+                await asyncio.sleep(plan.amount * SLOW_SECONDS)
+                raise Unanswered(plan.site)
+            case Fault.DONE:
+                await _whatever(done())
+                await asyncio.sleep(plan.amount * SLOW_SECONDS)
+                raise Unanswered(plan.site)
+            case Fault.LATE if method != "receive":
+                simulation.later(plan.amount * LATE_SECONDS, lambda: _whatever(done()))
+                raise Unanswered(plan.site)
+            case Fault.SLOW:
+                await asyncio.sleep(plan.amount * SLOW_SECONDS)
+                node.must_live()
+                result = await done()
+                await asyncio.sleep((1 - plan.amount) * SLOW_SECONDS / 2)
+            case Fault.DIE_BEFORE:
+                node.kill(f"before {plan.site}")
+                raise asyncio.CancelledError
+            case Fault.DIE_AFTER:
+                await _whatever(done())
+                node.kill(f"after {plan.site}")
+                raise asyncio.CancelledError
+            case Fault.FREEZE_BEFORE:
+                node.freeze(plan.amount * FREEZE_SECONDS)
+                await asyncio.sleep(0)
+                node.must_live()
+                result = await done()
+            case Fault.FREEZE_AFTER:
+                try:
+                    result = await done()
+                finally:
+                    node.freeze(plan.amount * FREEZE_SECONDS)
+                    await asyncio.sleep(0)
+            case Fault.TWICE:
+                result = await self._twice(plan, method, done, args)
+            case Fault.STRAY if method == "send":
+                late = min(900, given.get("delay_seconds", 0) + 1 + int(plan.amount * 60))
+                result = await self._inner.send(*args, delay_seconds=late)
+            case Fault.STRAY if method == "depth":
+                result = QueueDepth(visible=0, in_flight=0, delayed=0)
+            case Fault.STRAY if method == "receive":
+                result = []
+                await asyncio.sleep(1)
+            case _:
+                result = await done()
+        node.must_live()
+        return result
+
+    async def _twice(self, plan: Plan, method: str, done: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        """Queues deliver again what was sent once, is in hand, or was deleted."""
+        result = await done()
+        match method:
+            case "send":
+                messages = [args]
+            case "receive":
+                messages = [(received.queue, received.message) for received in result]
+            case "delete":
+                messages = [(received.queue, received.message) for received in args[0]]
+            case _:
+                messages = []
+        for queue, message in messages:
+            await self._inner.send(queue, message, delay_seconds=int(plan.amount * 90))
+        return result
+
+
+async def _whatever(call: Coroutine[Any, Any, Any]) -> None:
+    """Done, and nobody hears how it went."""
+    await asyncio.gather(call, return_exceptions=True)
