@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export CDK_DISABLE_CLI_TELEMETRY := true
 
-.PHONY: help setup demo test test-fast check format lock synth clean
+.PHONY: help setup demo test test-fast simulate check format lock synth clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,12 @@ test: $(READY)  ## Every test, the emulator included
 
 test-fast: $(READY)  ## Only the tests that need neither emulator nor CDK
 	@$(BIN)/python -m pytest -q tests/unit tests/arch tests/contract -m "not emulator"
+
+# 100,000 schedules take about an hour on two processors: make simulate SEEDS=100000
+SEEDS ?= 2000
+FIRST ?= 1
+simulate: $(READY)  ## Play SEEDS schedules of faults from seed FIRST on, over all processors
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
 check: $(READY)  ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .

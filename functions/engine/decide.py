@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functions.engine.draft import Draft
 from functions.engine.effects import Effect
 from functions.engine.errors import IllegalMove
-from functions.engine.events import AttemptFailed, AttemptSucceeded, Claimed, Emitted, Event, Renewed, Swept
+from functions.engine.events import AttemptFailed, AttemptSucceeded, Claimed, Emitted, Event, Overgrown, Renewed, Swept
 from functions.engine.journal import EventType
 from functions.engine.lease import abandoned
 from functions.engine.progress import advance
@@ -71,6 +71,9 @@ def decide(
                     )
             case Renewed():
                 draft.changed |= draft.status is Status.RUNNING
+            case Overgrown():
+                if draft.status is Status.RUNNING:
+                    draft.fail(Reason.STEP_FAILED, Fault(type="record_too_large", message=event.detail))
             case Swept():
                 if draft.status is Status.QUEUED:
                     _judge_queue_deadlines(draft, draft.now - QUEUE_GRACE)

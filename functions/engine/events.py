@@ -60,4 +60,11 @@ class Swept:
     """The sweeper asks whether a queued run's deadlines have passed."""
 
 
-Event = Claimed | AttemptSucceeded | AttemptFailed | Emitted | Renewed | Swept
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overgrown:
+    """The record that would follow from what happened is too big for the store; `detail` names the limit."""
+
+    detail: str
+
+
+Event = Claimed | AttemptSucceeded | AttemptFailed | Emitted | Renewed | Swept | Overgrown

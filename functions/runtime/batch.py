@@ -54,7 +54,7 @@ async def work(
 
 def disposition(task: asyncio.Task[Disposition], message: Received) -> Disposition:
     """What a finished task says of its message; a bug in one message's handling is that message's alone."""
-    error = task.exception()
+    error = asyncio.CancelledError("cancelled from within") if task.cancelled() else task.exception()
     if error is None:
         return task.result()
     logger().error("a message could not be handled", exc_info=error, extra={"message_id": message.message_id})

@@ -52,12 +52,15 @@ class Executions:
 
         `inputs` are those just evaluated; any other is derived from the record.
         """
+        # In the record's order, so that the same record always takes the same course.
         wanted = {
-            Attempt(name, state.attempts) for name, state in record.steps.items() if state.status is StepStatus.RUNNING
+            Attempt(name, state.attempts): None
+            for name, state in record.steps.items()
+            if state.status is StepStatus.RUNNING
         }
-        for attempt in self._running.keys() - wanted:
+        for attempt in [running for running in self._running if running not in wanted]:
             self._running.pop(attempt).cancel()
-        for attempt in () if self._halted else wanted - self._running.keys():
+        for attempt in () if self._halted else [new for new in wanted if new not in self._running]:
             task = asyncio.create_task(self._execute(record, attempt, inputs), name=f"{record.id}/{attempt.step}")
             self._running[attempt] = task
             self._tasks.add(task)

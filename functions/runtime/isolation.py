@@ -27,9 +27,6 @@ from functions.runtime.workflows import WorkflowCache
 DONE, AGAIN = 0, 10
 """The child's exit statuses; any other is a death."""
 
-KILL_SECONDS = 5.0
-"""How long past its own drain a child may take to stop."""
-
 
 class Isolation:
     """Children at work, one message each."""
@@ -37,6 +34,7 @@ class Isolation:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._children: set[asyncio.subprocess.Process] = set()
+        self._stopped = False
 
     async def handle(self, message: Received) -> Disposition:
         """Work on one message in a child process."""
@@ -48,12 +46,16 @@ class Isolation:
             env={**os.environ, **self._settings.to_env()},
         )
         self._children.add(child)
+        if self._stopped:
+            # The order to stop came while it was being started.
+            child.terminate()
         try:
             await child.communicate(_dumped(message))
         finally:
             self._children.discard(child)
             if child.returncode is None:
                 child.kill()
+                await child.wait()
         if child.returncode == DONE:
             return Done()
         if child.returncode != AGAIN:
@@ -64,8 +66,10 @@ class Isolation:
 
     def stop(self) -> None:
         """Tell the children to let their runs go."""
+        self._stopped = True
         for child in self._children:
-            child.terminate()
+            if child.returncode is None:
+                child.terminate()
 
 
 def _dumped(message: Received) -> bytes:
@@ -100,7 +104,9 @@ async def _child(message: Received) -> Disposition:
         Attempts(settings, wired.clock),
         worker=worker_name(),
     )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: runner.hurry(wired.clock.now()))
+    # A terminal's Ctrl-C reaches the children as well as the parent.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, lambda: runner.hurry(wired.clock.now()))
     async with Keeper(wired, [message]):
         return await runner.handle(message)
 

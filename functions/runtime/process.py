@@ -91,14 +91,20 @@ class Worker:
                 asyncio.create_task(self._poll(self._lanes, self._lane_slots)),
             ]
             side = [asyncio.create_task(self._watch()), asyncio.create_task(self._meter())]
+            stopping = asyncio.create_task(self._stop.wait())
             try:
-                await self._stop.wait()
+                # A poller that ends by itself has met a bug: better no worker than a deaf one.
+                await asyncio.wait({stopping, *pollers}, return_when=asyncio.FIRST_COMPLETED)
+                self.stop()
                 await self._drain()
             finally:
-                for task in (*pollers, *side):
+                for task in (stopping, *pollers, *side):
                     task.cancel()
-                await asyncio.gather(*pollers, *side, return_exceptions=True)
+                await asyncio.wait({stopping, *pollers, *side})
                 flush()
+            for task in (*pollers, *side):
+                if not task.cancelled():
+                    task.result()
         return Exit.SPENT if self._attempts.spent else Exit.STOPPED
 
     async def _drain(self) -> None:
@@ -121,7 +127,12 @@ class Worker:
                 free += 1
             taken = 0
             try:
-                for message in await self._receive(queues, free):
+                messages = await self._receive(queues, free)
+                if self._stop.is_set() and messages:
+                    # They came while this worker was told to stop: others need not wait for them.
+                    await self._services.queue.hide(messages, seconds=0)
+                    return
+                for message in messages:
                     taken += 1
                     self._begin(message, slots)
             except InfrastructureError as error:

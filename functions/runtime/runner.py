@@ -73,6 +73,18 @@ Disposition = Done | Back
 Isolate = Callable[[Received], Awaitable[Disposition]]
 
 
+def wake_of(message: Message) -> Wake:
+    """A message that asks for a look at the same run."""
+    if isinstance(message, Wake):
+        return message
+    return Wake(
+        tenant=message.tenant,
+        run_id=message.run_id,
+        submission=message.submission,
+        class_name=message.class_name,
+    )
+
+
 def terms_of(settings: Settings, horizon: datetime | None = None) -> Terms:
     """The engine's terms as the settings say them."""
     return Terms(
@@ -174,10 +186,14 @@ class Runner:
                     count(Metric.DUPLICATES)
                     return Back(seconds=max(1, math.ceil((verdict.until - self._now()).total_seconds())))
                 case Apart() if received.queue.role != RESUME:
-                    return await self._send_apart(message)
+                    # There is a row: a look is all that has to be asked for.
+                    return await self._send_apart(wake_of(message))
                 case Apart() if self._isolate is not None:
                     return await self._isolate(received)
                 case Apart() | Claim():
+                    if isinstance(verdict, Apart):
+                        count(Metric.CRASHES)
+                        logger().warning("a worker died with a run in hands", extra={"run_id": message.run_id})
                     outcome = await self._hold(*self._basis(message, row))
                     if not isinstance(outcome, Lost) or outcome.held:
                         return self._after(outcome)
@@ -233,7 +249,7 @@ class Runner:
         return Done()
 
     async def _send_apart(self, message: Message) -> Disposition:
-        """Move the message to the `resume` queue, where suspects are alone: a wake once there is a row."""
+        """Move a message to the `resume` queue, where suspects are alone."""
         await self._services.queue.send(QueueName(class_name=message.class_name, role=RESUME), message)
         return Done()
 

@@ -35,6 +35,7 @@ class Settler:
         if not decision.changed:
             return False
         ended = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
+        begun = self._services.clock.monotonic()
         if not await self._commit(ended, Replaces(version=run.version, submission=run.submission)):
             return False
         count(Metric.RUNS_FAILED)
@@ -44,7 +45,7 @@ class Settler:
         aftermath = Aftermath(self._services)
         for effect in decision.effects:
             if isinstance(effect, ReturnPlace):
-                aftermath.follow(ended, effect)
+                aftermath.follow(ended, effect, committed=begun)
         await aftermath.done()
         return True
 

@@ -15,8 +15,8 @@ from datetime import datetime
 
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt
-from functions.engine.errors import Conflict, InfrastructureError, Unanswered
-from functions.engine.events import Claimed, Emitted, Event, Renewed
+from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Unanswered
+from functions.engine.events import Claimed, Emitted, Event, Overgrown, Renewed
 from functions.engine.ports import Condition, Replaces, RunKey
 from functions.engine.progress import next_timer
 from functions.engine.run import Run, Status, StepStatus
@@ -27,6 +27,7 @@ from functions.runtime.aftermath import Aftermath
 from functions.runtime.attempts import Attempts
 from functions.runtime.executions import Attempt, Executions
 from functions.runtime.payloads import Payloads
+from functions.runtime.tenure import Tenure
 from functions.runtime.wiring import Services
 
 EMIT_SECONDS = 1.0
@@ -94,8 +95,7 @@ class Shell:
         self._refusals = 0
         self._held = False
         self._stuck = False
-        self._committed = 0.0
-        self._lease_end: asyncio.TimerHandle | None = None
+        self._tenure = Tenure(self._clock, lease=terms.lease, skew=terms.skew, at_end=self._executions.halt)
 
     async def run(self, base: Run, condition: Condition) -> Ended | Lost:
         """Claim the run whose record is `base` (version 1 from an envelope, or as read) and hold it to its end.
@@ -115,8 +115,7 @@ class Shell:
             self._aftermath.abandon()
             raise
         finally:
-            if self._lease_end is not None:
-                self._lease_end.cancel()
+            self._tenure.stop()
             await self._executions.stop()
             await self._aftermath.done()
 
@@ -128,12 +127,12 @@ class Shell:
 
     async def _turn(self) -> Lost | None:
         """Act on the record, wait until something happens, and write what follows from it."""
-        if self._expired():
+        if self._tenure.over():
             return self._lost(None)
         inputs, self._inputs = self._inputs, {}
         self._executions.match(self._record, inputs)
         await self._something()
-        return self._lost(None) if self._expired() else await self._write()
+        return self._lost(None) if self._tenure.over() else await self._write()
 
     def _lost(self, row: Run | None) -> Lost:
         return Lost(run_id=self._record.id, row=row, held=self._held)
@@ -158,10 +157,9 @@ class Shell:
         """How long there is nothing to write, in seconds, if nothing happens."""
         if any(not isinstance(event, Emitted) for event in self._inbox):
             return 0.0
-        now = self._clock.monotonic()
-        wait = self._renewal_at() - now
+        wait = self._tenure.renewal_left()
         if self._inbox:
-            wait = min(wait, self._committed + EMIT_SECONDS - now)
+            wait = min(wait, self._tenure.since + EMIT_SECONDS - self._clock.monotonic())
         timer = (self._next_timer() - self._clock.now()).total_seconds()
         return min(wait, max(timer, STUCK_SECONDS) if self._stuck else timer)
 
@@ -171,26 +169,13 @@ class Shell:
         idle = not any(state.status is StepStatus.RUNNING for state in self._record.steps.values())
         return min(timer, horizon) if horizon is not None and idle else timer
 
-    def _renewal_at(self) -> float:
-        return self._committed + self._terms.lease.total_seconds() / 3
-
-    def _expired(self) -> bool:
-        """Whether the lease is over as its holder sees it: earlier than for anybody else, by the clocks' skew."""
-        until = self._record.lease_until
-        return self._clock.monotonic() >= self._committed + self._lease_seconds() or (
-            until is not None and self._clock.now() > until
-        )
-
-    def _lease_seconds(self) -> float:
-        return (self._terms.lease - self._terms.skew).total_seconds()
-
     # --- writing --------------------------------------------------------------------------------
 
     async def _write(self) -> Lost | None:
         """Decide what has happened so far, commit it in one put, and act on it."""
         events = tuple(self._inbox)
         renewal: tuple[Event, ...] = ()
-        if self._held and self._clock.monotonic() >= self._renewal_at():
+        if self._held and self._tenure.renewal_left() <= 0:
             renewal = (Renewed(),)
         try:
             decision = await self._payloads.provide(lambda loaded: self._decide((*events, *renewal), loaded))
@@ -209,6 +194,12 @@ class Shell:
             return await self._look()
         except InfrastructureError:
             return await self._refused()
+        except LimitExceeded as error:
+            if not self._held or any(isinstance(event, Overgrown) for event in events):
+                raise
+            # Nothing was written. What made the record too big is dropped, and the run ends saying so.
+            self._inbox[: len(events)] = [Overgrown(detail=str(error))]
+            return None
         self._answered(put)
         return None
 
@@ -229,8 +220,7 @@ class Shell:
         del self._inbox[: put.events]
         self._unanswered.clear()
         self._refusals = 0
-        self._committed = put.sent
-        self._hold(put.run)
+        self._hold(put.run, sent=put.sent)
         for effect in put.effects:
             match effect:
                 case StartAttempt():
@@ -238,15 +228,11 @@ class Shell:
                 case Ring() | ReturnPlace():
                     self._aftermath.follow(put.run, effect, committed=put.sent)
 
-    def _hold(self, record: Run) -> None:
+    def _hold(self, record: Run, *, sent: float | None) -> None:
         self._held = True
         self._record = record
         self._condition = Replaces(version=record.version, submission=record.submission)
-        # The tasks stop at the lease's end even while the loop waits for an answer.
-        if self._lease_end is not None:
-            self._lease_end.cancel()
-        left = self._lease_seconds() - (self._clock.monotonic() - self._committed)
-        self._lease_end = asyncio.get_running_loop().call_later(max(0.0, left), self._executions.halt)
+        self._tenure.extend(record.lease_until, since=sent)
 
     async def _look(self) -> Lost | None:
         """After a put without an answer: the record says whether it was done."""
@@ -262,21 +248,30 @@ class Shell:
         """Go on from the record that stands, if it is ours or still the one to be replaced."""
         ours = row is not None and row.owner == self._claim.owner and row.submission == self._record.submission
         if row is not None and ours:
-            if row.write_id in self._unanswered:
-                self._answered(replace(self._unanswered[row.write_id], run=row))
+            done = self._unanswered.get(row.write_id) or self._written_over(row)
+            if done is not None:
+                self._answered(replace(done, run=row))
             elif row.version != self._record.version:
-                # An operator's move over one of our puts. Which events that put carried is not
-                # known; deciding them once more changes nothing.
-                if not self._held:
-                    self._committed = min(put.sent for put in self._unanswered.values())
+                # An operator's move, over a renewal or our last record.
+                first = min((put.sent for put in self._unanswered.values()), default=None)
                 self._unanswered.clear()
-                self._hold(row)
+                self._hold(row, sent=None if self._held else first)
             else:
                 return await self._refused()
             return None
         if not self._held and self._replaceable(row):
             return await self._refused()
         return self._lost(row)
+
+    def _written_over(self, row: Run) -> _Put | None:
+        """The unanswered put that somebody has written over: the record goes back to it, entry by entry."""
+        entries = {entry.seq: entry for entry in row.journal}
+        done = [
+            put
+            for put in self._unanswered.values()
+            if put.run.last_seq > self._record.last_seq and entries.get(put.run.last_seq) == put.run.journal[-1]
+        ]
+        return max(done, key=lambda put: put.run.last_seq, default=None)
 
     def _replaceable(self, row: Run | None) -> bool:
         """Whether a claim's condition still holds for this row: its put was not done, or not yet."""

@@ -55,10 +55,23 @@ class Plan:
     amount: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brownout:
+    """A time in which most calls to one service go wrong, for everybody, in the same ways."""
+
+    service: str
+    begins: float
+    ends: float
+    faults: tuple[Fault, ...]
+
+
+BROWNOUT_RATE = 0.8
+
+
 class Fate:
     """All chance of a schedule. `spared` are sites at which nothing goes wrong after all."""
 
-    def __init__(self, seed: int, *, spared: frozenset[str] = frozenset(), end_early: float | None = None) -> None:
+    def __init__(self, seed: int, *, spared: frozenset[str] = frozenset()) -> None:
         self.seed = seed
         self.spared = spared
         self.struck: list[Plan] = []
@@ -67,9 +80,21 @@ class Fate:
         shape = self.rng("shape")
         families = [family for family in FAMILIES if shape.random() < 0.5]
         self.faults = tuple(fault for family in families for fault in family)
-        self.rate = shape.choice((0.01, 0.03, 0.08, 0.2)) if self.faults else 0.0
+        self.rate = shape.choice((0.01, 0.04, 0.1, 0.25)) if self.faults else 0.0
+        self.brownouts: tuple[Brownout, ...] = ()
         # Faults end at some time; what is promised is promised for after.
-        self.calm_at = shape.choice((20.0, 60.0, 150.0, 400.0)) if end_early is None else end_early
+        self.calm_at = shape.choice((20.0, 60.0, 150.0, 400.0))
+        if shape.random() < 0.3:
+            self.brownouts = tuple(self._brownout(shape) for _ in range(shape.choice((1, 2))))
+
+    def _brownout(self, shape: random.Random) -> Brownout:
+        begins = shape.random() * self.calm_at
+        return Brownout(
+            service=shape.choice(("runs", "runs", "queue", "places", "blobs")),
+            begins=begins,
+            ends=min(self.calm_at, begins + shape.choice((3.0, 12.0, 60.0))),
+            faults=tuple(fault for family in shape.sample(FAMILIES[:3], k=shape.choice((1, 1, 2))) for fault in family),
+        )
 
     def rng(self, site: str) -> random.Random:
         """A source of chance of its own for a place that needs much of it."""
@@ -94,9 +119,13 @@ class Fate:
     def plan(self, site: str, *, read: bool, queue: bool, at: float) -> Plan | float:
         """What goes wrong with the next call at this site; if nothing, its latency in seconds."""
         chance, amount, which = self.chance(site)
-        if chance < self.rate and at < self.calm_at:
+        rate, faults = self.rate, self.faults
+        for brownout in self.brownouts:
+            if brownout.begins <= at < brownout.ends and f".{brownout.service}." in site:
+                rate, faults = BROWNOUT_RATE, brownout.faults
+        if chance < rate and at < self.calm_at:
             name = f"{site}#{self._counts[site]}"
-            fault = self.faults[int(which * len(self.faults))]
+            fault = faults[int(which * len(faults))]
             fits = not (read and fault in NOT_FOR_READS) and (queue or fault not in FOR_QUEUES)
             if fits and name not in self.spared:
                 plan = Plan(name, fault, amount)

@@ -17,7 +17,7 @@ from tests.support.clock import SeededIds
 from tests.support.virtual import PROCESS, VirtualClock
 
 if TYPE_CHECKING:
-    from tests.simulation.schedule import Simulation
+    from tests.simulation.simulation import Simulation
 
 READS = frozenset(
     {
@@ -54,7 +54,7 @@ class Node:
         self.disturbed_at = -1e9
         amount, _, _ = simulation.fate.chance(f"{self.name}.skew")
         margin = simulation.settings.clock_skew_seconds
-        self.skew = (amount - 0.5) * margin if simulation.skewed else 0.0
+        self.skew = (amount - 0.5) * margin if simulation.deployment.skewed else 0.0
         clock = SkewedClock(self.skew)
         shared = simulation.services
         ports = {

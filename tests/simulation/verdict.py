@@ -59,9 +59,7 @@ def _step(audit: Audit, run: Run, step: Step) -> None:
 def _needs(audit: Audit, run: Run, step: Step) -> None:
     """Its turn came when its needs said so, and not before."""
     turn = next(
-        e.seq
-        for e in run.journal
-        if e.step == step.name and e.type in (EventType.STEP_STARTED, EventType.STEP_SKIPPED)
+        e.seq for e in run.journal if e.step == step.name and e.type in (EventType.STEP_STARTED, EventType.STEP_SKIPPED)
     )
     by_then = {e.step: SETTLES[e.type] for e in run.journal if e.type in SETTLES and e.seq < turn}
     needs = [by_then.get(name) for name in step.needs]

@@ -14,7 +14,7 @@ from functions.tasks.registry import task
 from tests.support.virtual import PROCESS
 
 if TYPE_CHECKING:
-    from tests.simulation.schedule import Simulation
+    from tests.simulation.simulation import Simulation
 
 CURRENT: ContextVar[Simulation] = ContextVar("simulation")
 """The schedule that is being played; every task of it inherits this."""
@@ -44,7 +44,7 @@ class Ledger:
 
 @task("sim.work")
 async def work(given: Any, ctx: Context) -> Any:
-    """Works `ms`, kills its process on the first `crash` attempts, fails on the first `fail`, returns its run's marker."""
+    """Works `ms`; kills its process on the first `crash` attempts, fails on the first `fail`; returns its marker."""
     simulation = CURRENT.get()
     execution = simulation.audit.started(ctx, PROCESS.get())
     try:
@@ -63,7 +63,11 @@ async def work(given: Any, ctx: Context) -> Any:
             raise Fail("for good")
         raise Retry("not yet", after=given.get("after"))
     execution.end = "succeeded"
-    execution.output = {"marker": given["marker"], "by": f"{ctx.step}#{ctx.attempt}", "pad": "x" * given.get("bytes", 0)}
+    execution.output = {
+        "marker": given["marker"],
+        "by": f"{ctx.step}#{ctx.attempt}",
+        "pad": "x" * given.get("bytes", 0),
+    }
     return execution.output
 
 
@@ -73,13 +77,13 @@ def document(rng: random.Random, name: str) -> dict[str, Any]:
     poison = rng.random() < 0.1
     steps: dict[str, Any] = {}
     for number, step in enumerate(names):
-        given: dict[str, Any] = {"ms": rng.choice((0, 0, 20, 500, 4_000, 30_000)), "marker": "${input.marker}"}
+        given: dict[str, Any] = {"ms": rng.choice((0, 20, 500, 4_000, 30_000)), "marker": "${input.marker}"}
         body: dict[str, Any] = {"task": "sim.work", "input": given}
         needs = rng.sample(names[:number], k=min(number, rng.choice((0, 1, 1, 2))))
         if needs:
             body["needs"] = needs
             body["join"] = rng.choice(("succeeded", "succeeded", "settled", "any"))
-            given["of"] = "${steps.%s.output.by}" % needs[0]
+            given["of"] = f"${{steps.{needs[0]}.output.by}}"
         if rng.random() < 0.3:
             given["bytes"] = rng.choice((10, 600, 3_000))
         if rng.random() < 0.15:
@@ -102,9 +106,9 @@ def document(rng: random.Random, name: str) -> dict[str, Any]:
         steps[step] = body
     result: dict[str, Any] = {"name": name, "steps": steps, "output": {"marker": "${input.marker}"}}
     if rng.random() < 0.7:
-        result["output"]["last"] = "${steps.%s.output}" % names[-1]
+        result["output"]["last"] = f"${{steps.{names[-1]}.output}}"
     if rng.random() < 0.1:
-        result["timeout"] = rng.choice(("45s", "300s"))
+        result["timeout"] = rng.choice(("60s", "300s"))
     if rng.random() < 0.1:
         result["queue_timeout"] = rng.choice(("20s", "120s"))
     return result

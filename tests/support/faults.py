@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from functions.engine.errors import Throttled, Unanswered, Unavailable
+from tests.support.virtual import PROCESS
 
 
 class Fault(Enum):
@@ -124,7 +125,10 @@ class Faulty:
                 await call()
                 raise Unanswered("done without an answer, as planned")
             case Late(seconds):
+                # On the wire it belongs to no process any more, and outlives the one that sent it.
+                token = PROCESS.set("")
                 task = asyncio.create_task(_later(seconds, call))
+                PROCESS.reset(token)
                 self._late.add(task)
                 task.add_done_callback(self._late.discard)
                 raise Unanswered("late as planned")

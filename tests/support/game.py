@@ -16,7 +16,7 @@ from functions.engine.message import first_version
 from functions.engine.run import Fault, Run, Status, StepStatus
 from functions.engine.terms import Terms
 from functions.engine.values import Json, Loaded
-from functions.engine.workflow import Workflow, check, version_of
+from functions.engine.workflow import Workflow, check
 from functions.tasks import registry
 from tests.support.builders import an_envelope
 from tests.support.clock import START

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +37,11 @@ def fresh_log() -> list[Seen]:
 
 @task("probe.play")
 async def play(given: Any, ctx: Context) -> Any:
-    """Sleeps `ms`, fails its first `fail` attempts (`after`: by Retry of that delay; `final`: by Fail), returns `out`."""
+    """Sleeps `ms`, fails its first `fail` attempts, returns `out`.
+
+    It fails by an ordinary exception; with `after` by Retry of that delay, with `final` by Fail.
+    With `noise` it returns text made of so many random bytes, which can't be compressed.
+    """
     given = given if isinstance(given, dict) else {}
 
     def note(what: str) -> None:
@@ -55,4 +61,6 @@ async def play(given: Any, ctx: Context) -> Any:
             raise Retry("not yet", after=given["after"])
         raise RuntimeError(f"attempt {ctx.attempt} failed")
     note("end")
+    if "noise" in given:
+        return base64.b64encode(random.Random(ctx.step).randbytes(given["noise"])).decode()
     return given.get("out", ctx.step)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from tests.support.clock import START
 
@@ -44,7 +43,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.virtual = 0.0
         self.turns = 0
-        self._of_process: dict[str, WeakSet[asyncio.Task[Any]]] = {}
+        self._of_process: dict[str, set[asyncio.Task[Any]]] = {}
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
@@ -61,13 +60,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def tasks_of(self, process: str) -> set[asyncio.Task[Any]]:
         """The tasks of a process that have not ended."""
-        return {task for task in self._of_process.get(process, ()) if not task.done()}
+        return {task for task in self._of_process.get(process, set()) if not task.done()}
 
 
 def _filed(loop: asyncio.AbstractEventLoop, coroutine: Any, **given: Any) -> asyncio.Task[Any]:
     assert isinstance(loop, VirtualLoop)
     task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **given)
-    loop._of_process.setdefault(PROCESS.get(), WeakSet()).add(task)
+    # Kept for as long as it goes on: a loop's own references are weak, and a process forgets nothing.
+    tasks = loop._of_process.setdefault(PROCESS.get(), set())
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
     return task
 
 

@@ -176,14 +176,13 @@ class World:
         """The run's record once it is terminal; fails when it takes longer than `within` virtual seconds."""
         async with asyncio.timeout(within):
             while True:
-                run = self.runs.rows.get(RunKey(tenant=envelope.tenant, run_id=envelope.run_id))
+                key = RunKey(tenant=envelope.tenant, run_id=envelope.run_id)
+                run = await self.runs.get(key, now=self.services.clock.now())
                 if run is not None and run.terminal:
                     return run
                 await asyncio.sleep(0.05)
 
-    async def play(
-        self, document: dict[str, Any], input: Json = None, *, within: float = 3600, **given: Any
-    ) -> Run:
+    async def play(self, document: dict[str, Any], input: Json = None, *, within: float = 3600, **given: Any) -> Run:
         """Register, submit, and work until the run has ended."""
         envelope = await self.submit(await self.register(document), input, **given)
         async with self.worker():
@@ -249,6 +248,25 @@ class Process:
         else:
             await self.queue.hide([message], seconds=what.seconds)
         return what
+
+    @asynccontextmanager
+    async def worker(self, *, concurrency: int = 32, lanes: Sequence[str] = ("normal",)) -> AsyncIterator[Worker]:
+        """This process as `fanfold worker`, for the length of the block."""
+        isolation = NoIsolation(self.new_runner())
+        worker = Worker(
+            self.services,
+            class_name="model",
+            lanes=lanes,
+            concurrency=concurrency,
+            isolation=isolation,  # type: ignore[arg-type]  # the same two methods, without processes
+        )
+        self.at_work = worker
+        self.working = self.begin(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await asyncio.wait({self.working})
 
     async def kill(self) -> None:
         """The process is gone at this moment: nothing it would still do is done."""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from functions.engine.run import Reason, Run, Status
 from functions.engine.ports import Replaces
+from functions.engine.run import Reason, Run, Status
 from functions.engine.values import BlobRef
 from functions.runtime.runner import Back, Disposition, Done
 from functions.runtime.settings import Settings
+from tests.support.clock import START
 from tests.support.faults import After, Fault, Hanging, Late, Slow
-from tests.support.virtual import loop, virtually
-from tests.support.world import RESUME_QUEUE, Process, World, consistent, journal_of
+from tests.support.virtual import VirtualClock, loop, virtually
+from tests.support.world import RESUME_QUEUE, Process, World, consistent
 
 DIAMOND = {
     "steps": {
@@ -212,6 +214,33 @@ async def test_steps_that_no_longer_count_are_stopped() -> None:
     await until_idle(play.process)
 
 
+@virtually
+async def test_a_timer_that_rings_a_moment_early_is_not_taken_for_one_that_changes_nothing() -> None:
+    class SlowWall(VirtualClock):
+        """A wall clock that loses a hundredth against the monotonic one."""
+
+        def now(self) -> datetime:
+            moment = START + timedelta(seconds=self.monotonic() * 0.99)
+            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+    play = await Play().submit(one(0, input={"fail": 1, "after": 3}, retry={"max_attempts": 2}))
+    play.process.services = replace(play.process.services, clock=SlowWall())
+    play.process.runner = play.process.new_runner()
+    await play.process.work()
+    assert [s.at for s in play.world.log if s.what == "start"] == [0.0, pytest.approx(3.03, abs=0.01)]
+
+
+@virtually
+async def test_an_input_is_evaluated_once_by_the_decision_that_starts_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(*_: Any) -> Any:
+        raise AssertionError("evaluated again")
+
+    monkeypatch.setattr("functions.runtime.executions.attempt_input", again)
+    play = await Play().submit(CHAIN)
+    await play.process.work()
+    assert (await play.ended()).status is Status.SUCCEEDED
+
+
 # --- leases ------------------------------------------------------------------------------------
 
 
@@ -259,6 +288,16 @@ async def test_a_put_without_an_answer_does_not_keep_tasks_going_past_the_lease(
     assert [s.what for s in play.world.log] == ["start", "cancel"]
     assert not task.done() or isinstance(task.result(), Back)
     task.cancel()
+
+
+@virtually
+async def test_a_put_answered_just_after_the_tasks_had_to_stop_leaves_no_holder_of_nothing() -> None:
+    play = Play()
+    task = await play.held(one(600_000))
+    play.process.runs.rule("put", lambda *_, **__: Fault.DOWN if loop().time() < 50 else Slow(8))
+    what = await asyncio.wait_for(task, 100)
+    assert isinstance(what, Back)
+    assert [s.what for s in play.world.log] == ["start", "cancel"]
 
 
 @virtually
@@ -318,13 +357,22 @@ async def test_a_claim_answered_after_its_lease_starts_nothing() -> None:
 
 @virtually
 async def test_a_wall_clock_past_the_leases_end_stops_the_holder_too() -> None:
+    class Jumping(VirtualClock):
+        ahead = timedelta(0)
+
+        def now(self) -> datetime:
+            return super().now() + self.ahead
+
     play = Play()
+    clock = Jumping()
+    play.process.services = replace(play.process.services, clock=clock)
+    play.process.runner = play.process.new_runner()
     task = await play.held(one(600_000))
-    await play.overwrite(lease_until=play.world.services.clock.now() - timedelta(seconds=1))
-    play.process.runs.rule("put", Fault.DOWN)
-    await asyncio.sleep(25)
-    assert not task.done()  # it goes by the record it knows
-    task.cancel()
+    puts = play.puts
+    clock.ahead = timedelta(seconds=70)
+    assert isinstance(await task, Back)
+    assert loop().time() <= 21
+    assert play.puts == puts
 
 
 # --- lost to others ----------------------------------------------------------------------------
@@ -384,6 +432,18 @@ async def test_an_operators_write_over_my_unanswered_claim_leaves_the_run_mine()
     assert await task == Done()
     run = await play.ended()
     assert (run.status, run.epoch) == (Status.SUCCEEDED, 1)
+    assert (await play.world.places.load("model")).depth == 0
+
+
+@virtually
+async def test_progress_in_an_unanswered_put_is_told_once_though_an_operator_wrote_over_it() -> None:
+    play = Play()
+    over = After(lambda: play.overwrite(tags={"by": "op"}), Fault.DONE)
+    play.process.runs.plan("put", Fault.NONE, over, over)
+    await play.submit({"steps": {"a": {"task": "chaos.emit", "input": {"count": 5, "every_ms": 1500}}}})
+    assert await play.process.work() == Done()
+    run = await play.ended()
+    assert [e.data["data"]["n"] for e in run.journal if e.data and "data" in e.data] == [1, 2, 3, 4, 5]
 
 
 @virtually
@@ -530,6 +590,18 @@ async def test_a_store_of_payloads_that_is_down_delays_a_step_and_fails_nothing(
     await play.process.work()
     assert (await play.ended()).status is Status.SUCCEEDED
     assert play.starts == [("a", 1)]
+
+
+@virtually
+async def test_a_run_that_outgrows_its_record_fails_at_once_and_says_so() -> None:
+    steps = {f"s{n}": {"task": "probe.play", "input": {"ms": n // 40, "noise": 6_000}} for n in range(80)}
+    play = await Play().submit({"steps": steps})
+    assert await play.process.work() == Done()
+    run = await play.ended()
+    assert (run.status, run.reason, run.epoch) == (Status.FAILED, Reason.STEP_FAILED, 1)
+    assert run.error is not None
+    assert run.error.type == "record_too_large"
+    assert max(Counter(play.starts).values()) == 1
 
 
 # --- places ------------------------------------------------------------------------------------

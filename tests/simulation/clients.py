@@ -1,0 +1,143 @@
+"""Clients: they submit, repeat what was not answered, send a key twice, and come back when the queue is full."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from functions.engine.errors import InfrastructureError, KeyReused, QueueFull
+from functions.engine.ports import RunKey
+from functions.runtime.submit import Submission, Submitted, Submitter
+from functions.runtime.workflows import WorkflowCache
+from tests.simulation.nodes import Node
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Simulation
+
+ANSWER_SECONDS = 29
+"""API Gateway gives up then; the function goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One submit a client wants to get through, at this time."""
+
+    at: float
+    tenant: str
+    workflow: str
+    marker: str
+    padding: int
+    key: str | None
+    delay: float
+
+    def submission(self) -> Submission:
+        body = f"{self.workflow}/{self.marker}"
+        return Submission(
+            tenant=self.tenant,
+            workflow=self.workflow,
+            input={"marker": self.marker, "pad": "x" * self.padding},
+            key=self.key,
+            delay_seconds=self.delay,
+            request_hash=hashlib.sha256(body.encode()).hexdigest(),
+        )
+
+
+def wishes(rng: random.Random, workflows: list[tuple[str, str]], *, runs: int, within: float) -> list[Wish]:
+    """What is submitted in a schedule; some of it by two clients with one key, some of those with two bodies."""
+    found: list[Wish] = []
+    for number in range(runs):
+        tenant, workflow = rng.choice(workflows)
+        keyed = rng.random() < 0.6
+        wish = Wish(
+            at=rng.random() * within,
+            tenant=tenant,
+            workflow=workflow,
+            marker=f"{tenant}:{number}",
+            padding=rng.choice((0, 0, 900)),
+            key=f"k{number}" if keyed else None,
+            delay=rng.choice((0, 0, 0, 0, 12.5, 70)),
+        )
+        found.append(wish)
+        if keyed and rng.random() < 0.3:
+            same = rng.random() < 0.7
+            again = rng.choice((0.0, 0.01, 30.0))
+            marker = wish.marker if same else f"{tenant}:{number}b"
+            found.append(
+                Wish(
+                    at=wish.at + again,
+                    tenant=tenant,
+                    workflow=workflow,
+                    marker=marker,
+                    padding=wish.padding,
+                    key=wish.key,
+                    delay=wish.delay,
+                )
+            )
+    return found
+
+
+class Api:
+    """The API's processes: a dead one is replaced by the next request's."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._node: Node | None = None
+        self._submitter: Submitter | None = None
+
+    def begin(self, asked: Submission) -> tuple[Node, asyncio.Task[Submitted]]:
+        """A request is on its way."""
+        if self._node is None or self._node.dead or self._submitter is None:
+            self._node = self._simulation.node("api")
+            services = self._node.services
+            self._submitter = Submitter(
+                runs=services.runs,
+                queue=services.queue,
+                places=services.places,
+                blobs=services.blobs,
+                workflows=WorkflowCache(services.catalog, self._simulation.settings.classes),
+                clock=services.clock,
+                ids=services.ids,
+                settings=services.settings,
+            )
+        return self._node, self._node.begin(self._submitter.submit(asked))
+
+
+async def client(simulation: Simulation, api: Api, wish: Wish) -> None:
+    """Tries until it has its answer, or for some minutes."""
+    await asyncio.sleep(wish.at)
+    asked = wish.submission()
+    for attempt in range(8):
+        node, task = api.begin(asked)
+        await asyncio.wait({task}, timeout=ANSWER_SECONDS)
+        pause = float(2**attempt)
+        if task.done() and not task.cancelled() and not node.dead:
+            match task.exception():
+                case None:
+                    return _answered(simulation, wish, task.result())
+                case KeyReused():
+                    simulation.audit.hold(wish.key is not None, "a key is reused only where there is one", wish)
+                    return None
+                case QueueFull():
+                    pause = 20.0
+                case InfrastructureError():
+                    pass
+                case error:
+                    simulation.audit.fail("a submit fails as declared", repr(error))
+        if wish.key is None and pause != 20.0:
+            return None  # without a key it can't know, so it does not repeat
+        await asyncio.sleep(pause)
+    return None
+
+
+def _answered(simulation: Simulation, wish: Wish, answer: Submitted) -> None:
+    run = answer.run
+    key = RunKey(tenant=wish.tenant, run_id=run.id)
+    simulation.note("client", "got", f"{run.id[:6]} {'replayed' if answer.replayed else 'accepted'}")
+    row = simulation.audit.latest.get(key)
+    simulation.audit.hold(row is not None, "an id that was returned can be read", run.id)
+    if row is not None:
+        simulation.audit.hold(row.submission == run.submission, "the answer is about the run", run.id)
+    simulation.returned[key] = wish.marker

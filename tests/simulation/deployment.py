@@ -1,0 +1,72 @@
+"""What is deployed and asked for in a schedule: settings, fleet, workflows, submits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from functions.runtime.settings import ClassSettings, Settings
+from tests.simulation.clients import Wish, wishes
+from tests.simulation.fate import Fate
+from tests.simulation.workload import document
+
+TENANTS = ("acme", "bolt")
+MAX_STEP_SECONDS = 90.0
+"""Of the class: an invocation of 180 s has time for one, and for the hand-over after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One deployment and its clients.
+
+    `bound` is of queued runs (0: none), `batch` of the lane's mapping; `lag` is the indexes', in
+    seconds; with `encoded`, every record makes the round trip it makes in the real table; with
+    `skewed`, clocks differ by up to the margin; with `drained`, the queues must run empty at last.
+    """
+
+    documents: Mapping[tuple[str, str], Mapping[str, Any]]
+    wishes: Sequence[Wish]
+    bound: int = 0
+    lease_seconds: float = 60
+    lambdas: bool = True
+    processes: int = 0
+    batch: int = 1
+    lag: float = 0.0
+    max_receives: int = 10
+    encoded: bool = False
+    skewed: bool = False
+    drained: bool = True
+
+    @property
+    def settings(self) -> Settings:
+        """What the code is configured with."""
+        of_class = ClassSettings(max_queue_depth=self.bound, max_step_seconds=MAX_STEP_SECONDS)
+        return Settings(classes={"model": of_class}, inline_bytes=512, lease_seconds=self.lease_seconds)
+
+    @classmethod
+    def by_chance(cls, fate: Fate, *, runs: int | None = None) -> Deployment:
+        """A random one: small, and of any shape."""
+        shape = fate.rng("deployment")
+        written = fate.rng("workflows")
+        documents = {
+            (tenant, name): document(written, name)
+            for tenant in TENANTS
+            for name in ("first", "second")[: written.choice((1, 2))]
+        }
+        runs = runs or shape.choice((1, 2, 2, 3, 4))
+        fleet = shape.choice(("lambda", "process", "both"))
+        return cls(
+            documents=documents,
+            wishes=wishes(fate.rng("clients"), sorted(documents), runs=runs, within=fate.calm_at / 2),
+            bound=shape.choice((0, 0, 1, 2, 3)),
+            lease_seconds=shape.choice((15, 60)),
+            lambdas=fleet != "process",
+            processes={"lambda": 0, "process": 2, "both": 1}[fleet],
+            batch=shape.choice((1, 3, 10)),
+            lag=shape.choice((0.0, 0.0, 2.0, 20.0)),
+            max_receives=shape.choice((3, 10, 10)),
+            encoded=shape.random() < 0.3,
+            skewed=shape.random() < 0.5,
+            drained=shape.random() < 0.2,
+        )

@@ -1,0 +1,211 @@
+"""A deployment's processes: Lambda workers behind event source mappings, process workers, sweeper, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from functions.engine.errors import InfrastructureError
+from functions.engine.message import DEAD, RESUME, QueueName, Received
+from functions.runtime.attempts import Attempts
+from functions.runtime.batch import work
+from functions.runtime.dead import revive
+from functions.runtime.keeper import Keeper
+from functions.runtime.process import Worker
+from functions.runtime.runner import Back, Disposition, Runner, terms_of
+from functions.runtime.settle import Settler
+from functions.runtime.sweep import sweep
+from functions.runtime.workflows import WorkflowCache
+from tests.simulation.nodes import Node
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Simulation
+
+LANE = QueueName(class_name="model", role="normal")
+RESUMED = QueueName(class_name="model", role=RESUME)
+DEAD_LETTERS = QueueName(class_name="model", role=DEAD)
+FUNCTION_SECONDS = 180
+"""The worker function's timeout, and its queues' default visibility. Longer than a lease and a few steps."""
+
+
+class Sandbox:
+    """A Lambda sandbox: what stays warm between its invocations."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.node = simulation.node("lambda")
+        self.workflows = WorkflowCache(self.node.services.catalog, simulation.settings.classes)
+        self.attempts = Attempts(simulation.settings, self.node.services.clock)
+
+    def invoke(self, messages: Sequence[Received]) -> asyncio.Task[Sequence[str]]:
+        """One invocation, as `Invocations.work` makes it."""
+        services = self.node.services
+        runner = Runner(services, self.workflows, self.attempts, worker=self.node.name)
+        return self.node.begin(
+            work(
+                services,
+                runner,
+                messages,
+                seconds_left=FUNCTION_SECONDS,
+                spent=lambda: bool(self.attempts.lingering),
+            )
+        )
+
+
+class Mapping:
+    """An event source mapping: so many invocations at once, batches of so many messages."""
+
+    def __init__(self, simulation: Simulation, queue: QueueName, *, batch: int) -> None:
+        self._simulation = simulation
+        self._queue = queue
+        self._batch = batch
+        self._warm: list[Sandbox] = []
+        self._random = simulation.fate.rng(f"mapping.{queue.role}")
+
+    async def poll(self) -> None:
+        """One of its pollers."""
+        queue = self._simulation.queue
+        while True:
+            messages = await queue.receive(
+                self._queue, limit=self._batch, wait_seconds=20, visibility_seconds=FUNCTION_SECONDS
+            )
+            if messages:
+                again = await self._invoke(messages)
+                if again is not None:
+                    await queue.delete([m for m in messages if m.message_id not in again])
+
+    async def _invoke(self, messages: Sequence[Received]) -> Sequence[str] | None:
+        """Ids to deliver again; None when the invocation failed."""
+        box = self._warm.pop() if self._warm and self._random.random() < 0.8 else Sandbox(self._simulation)
+        task = box.invoke(messages)
+        await asyncio.wait({task}, timeout=FUNCTION_SECONDS)
+        if not task.done():
+            box.node.kill("the function's timeout")
+            await asyncio.wait({task})
+        if box.node.dead or task.cancelled():
+            return None
+        if (error := task.exception()) is not None:
+            self._simulation.audit.fail("a worker does not raise", repr(error))
+            return None
+        left = box.node.tasks
+        self._simulation.audit.hold(not left, "nothing outlives an invocation", left)
+        self._warm.append(box)
+        # What the holder broke off is left to its lease.
+        box.node.disturbed() if task.result() else None
+        return task.result()
+
+
+class Isolation:
+    """Suspects of a process worker in children of their own."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._parent: Node | None = None
+        self._runners: list[tuple[Node, Runner]] = []
+
+    async def handle(self, message: Received) -> Disposition:
+        """As `functions.runtime.isolation` does, with a simulated child."""
+        simulation = self._simulation
+        child = simulation.node("child")
+        services = child.services
+        cache = WorkflowCache(services.catalog, simulation.settings.classes)
+        runner = Runner(services, cache, Attempts(simulation.settings, services.clock), worker=child.name)
+        self._runners.append((child, runner))
+
+        async def one() -> Disposition:
+            async with Keeper(services, [message]):
+                return await runner.handle(message)
+
+        task = child.begin(one())
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            child.kill("its parent gave it up")
+            raise
+        finally:
+            self._runners.remove((child, runner))
+        return Back(seconds=1) if task.cancelled() or task.exception() is not None else task.result()
+
+    def stop(self) -> None:
+        """Tell the children to let their runs go."""
+        for child, runner in self._runners:
+            child.disturbed()
+            child.context.run(runner.hurry, child.services.clock.now())
+
+
+async def process_worker(simulation: Simulation, number: int) -> None:
+    """A process worker, begun anew whenever it ended."""
+    rng = simulation.fate.rng(f"worker{number}")
+    while True:
+        node = simulation.node("worker")
+        worker = Worker(
+            node.services,
+            class_name="model",
+            lanes=["normal"],
+            concurrency=rng.choice((1, 2, 5)),
+            isolation=Isolation(simulation),  # type: ignore[arg-type]  # the same two methods, without processes
+        )
+        task = node.begin(worker.run())
+        if rng.random() < 0.3 and simulation.fate.faults:
+
+            def told_to_stop(node: Node = node, worker: Worker = worker) -> None:
+                simulation.note(node.name, "is told to stop", "")
+                node.disturbed()
+                worker.stop()
+
+            simulation.loop.call_later(rng.random() * 200, told_to_stop, context=node.context)
+        await asyncio.wait({task})
+        if not node.dead and not task.cancelled() and task.exception() is not None:
+            simulation.audit.fail("a worker does not raise", repr(task.exception()))
+        await asyncio.sleep(rng.choice((1.0, 10.0)))
+
+
+async def sweeper(simulation: Simulation) -> None:
+    """A pass each minute; some die on the way, some never begin."""
+    while True:
+        await asyncio.sleep(60)
+        simulation.audit.look()
+        node = simulation.node("sweeper")
+        settle = Settler(
+            node.services,
+            WorkflowCache(node.services.catalog, simulation.settings.classes),
+            terms_of(simulation.settings),
+        )
+        task = node.begin(
+            sweep(node.services, terms_of(simulation.settings), now=node.services.clock.now(), settle=settle)
+        )
+        await asyncio.wait({task}, timeout=55)
+        if not task.done():
+            node.kill("the function's timeout")
+            await asyncio.wait({task})
+        simulation.audit.passes += 1
+        if not task.cancelled() and task.exception() is not None:
+            _only_services(simulation, task.exception())
+
+
+async def dead_letters(simulation: Simulation) -> None:
+    """The dead-letter function, looked at each minute."""
+    while True:
+        await asyncio.sleep(60)
+        messages = await simulation.queue.receive(DEAD_LETTERS, limit=10, wait_seconds=0, visibility_seconds=120)
+        if not messages:
+            continue
+        node = simulation.node("deadletter")
+        task = node.begin(revive(node.services, messages, now=node.services.clock.now()))
+        await asyncio.wait({task}, timeout=60)
+        if not task.done():
+            node.kill("the function's timeout")
+            await asyncio.wait({task})
+        if task.cancelled():
+            continue
+        if task.exception() is not None:
+            _only_services(simulation, task.exception())
+            continue
+        await simulation.queue.delete([m for m in messages if m.message_id not in task.result()])
+
+
+def _only_services(simulation: Simulation, error: BaseException | None) -> None:
+    """The sweeper and the dead letters' function may fail with the services, in no other way."""
+    errors = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+    if not all(isinstance(one, InfrastructureError) for one in errors):
+        simulation.audit.fail("only services fail", repr(error))

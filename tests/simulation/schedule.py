@@ -1,0 +1,62 @@
+"""Plays one schedule from its seed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from functions.runtime import process
+from functions.runtime.runner import Disposition, Runner
+from tests.simulation.deployment import Deployment
+from tests.simulation.fate import Fate
+from tests.simulation.loop import SimulationLoop
+from tests.simulation.outcome import Line, Played
+from tests.simulation.simulation import Simulation
+from tests.simulation.workload import CURRENT
+
+
+def play(seed: int, *, spared: frozenset[str] = frozenset(), runs: int | None = None) -> Played:
+    """Play a schedule. `spared` and `runs` make it smaller than its seed says: for shrinking."""
+    fate = Fate(seed, spared=spared)
+    return play_out(fate, Deployment.by_chance(fate, runs=runs))[0]
+
+
+def play_out(fate: Fate, deployment: Deployment) -> tuple[Played, list[Line]]:
+    """Play a fate in a deployment; returns the whole trace besides."""
+
+    async def schedule() -> tuple[Played, list[Line]]:
+        simulation = Simulation(fate, deployment)
+        return await simulation.play(), simulation.trace
+
+    with instrumented(), asyncio.Runner(loop_factory=SimulationLoop) as runner:
+        return runner.run(schedule())
+
+
+@contextmanager
+def instrumented() -> Iterator[None]:
+    """Bugs that the code contains by logging them are failures here; nothing is logged; nobody asks for threads."""
+    handle = Runner.handle
+
+    async def watched(self: Runner, *args: Any, **given: Any) -> Disposition:
+        try:
+            return await handle(self, *args, **given)
+        except Exception as error:
+            CURRENT.get().audit.fail("a message's handling raises nothing", repr(error))
+            raise
+
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            patch.object(Runner, "handle", watched),
+            # Asked twice a second it would be most of what a schedule does; no task here has a thread.
+            patch.object(process, "SPENT_CHECK_SECONDS", 60.0),
+            patch.object(process, "flush", lambda: None),
+        ):
+            yield
+    finally:
+        logging.disable(before)

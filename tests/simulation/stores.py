@@ -1,0 +1,126 @@
+"""The services themselves: the in-memory ones, with lagging indexes, a purge, and the audit looking on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from functions.adapters.memory import MemoryBlobs, MemoryPlaces, MemoryQueue, MemoryRunStore, RunCodec
+from functions.adapters.memory.runs import bucket_of
+from functions.adapters.messages import decode
+from functions.engine.message import Envelope, Message, QueueName
+from functions.engine.ports import Condition, IndexKey, RunKey
+from functions.engine.run import Place, Run, Status
+from functions.engine.values import BlobRef
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Simulation
+
+
+class Store(MemoryRunStore):
+    """Runs' records; the indexes say what was true `lag` seconds ago."""
+
+    def __init__(self, simulation: Simulation, codec: RunCodec | None, *, lag: float) -> None:
+        super().__init__(codec)
+        self._simulation = simulation
+        self._lag = lag
+
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
+        await super().put(run, condition, now=now)
+        self._simulation.audit.wrote(run)
+
+    async def page(
+        self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
+    ) -> Sequence[IndexKey]:
+        rows = sorted(
+            (run.created_at, run.id) for run in self._then() if run.tenant == tenant and bucket_of(run) == bucket
+        )
+        if before is not None:
+            mark = (before.created_at, before.run_id)
+            rows = [row for row in rows if (row > mark if ascending else row < mark)]
+        chosen = rows if ascending else rows[::-1]
+        return [IndexKey(tenant=tenant, run_id=run_id, created_at=at) for at, run_id in chosen[:limit]]
+
+    async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
+        waiting = sorted(
+            (run.due_at, run.tenant, run.id)
+            for run in self._then()
+            if run.status is Status.WAITING and run.due_at is not None and run.due_at <= until
+        )
+        return [RunKey(tenant=tenant, run_id=run_id) for _, tenant, run_id in waiting[:limit]]
+
+    def _then(self) -> list[Run]:
+        audit, at = self._simulation.audit, self._simulation.loop.time() - self._lag
+        return [run for key in audit.latest if (run := audit.as_of(key, at)) is not None]
+
+
+class Queue(MemoryQueue):
+    """Queues an operator may purge."""
+
+    def __init__(self, simulation: Simulation, *, max_receives: int) -> None:
+        super().__init__(simulation.clock, max_receives=max_receives)
+        self._simulation = simulation
+
+    async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
+        await super().send(queue, message, delay_seconds=delay_seconds)
+        if isinstance(message, Envelope):
+            self._simulation.audit.sent(message)
+
+    def purge(self, name: QueueName) -> list[Message]:
+        """All its messages are gone, those in hand too."""
+        queue = self._queue(name)
+        gone = [decode(stored.body).message for stored in queue.messages.values()]
+        for message_id in list(queue.messages):
+            self._drop(queue, message_id)
+        return [message for message in gone if message is not None]
+
+    def by_run(self) -> Counter[str]:
+        """How many messages there are about each run, dead letters too."""
+        bodies = [stored.body for queue in self._queues.values() for stored in queue.messages.values()]
+        messages = [decode(body).message for body in bodies]
+        return Counter(message.run_id for message in messages if message is not None)
+
+    def __len__(self) -> int:
+        return sum(len(queue.messages) for queue in self._queues.values())
+
+
+class Places(MemoryPlaces):
+    """The counter of queue places."""
+
+    def __init__(self, simulation: Simulation, limits: dict[str, int]) -> None:
+        super().__init__(limits)
+        self._simulation = simulation
+
+    @property
+    def taken(self) -> int:
+        """Places taken, of all classes."""
+        return sum(shard.taken for it in self._classes.values() for shard in it.shards)
+
+    async def reserve(self, class_name: str, *, now: datetime) -> Place:
+        place = await super().reserve(class_name, now=now)
+        self._simulation.audit.reserved += 1
+        return place
+
+    async def give_back(self, class_name: str, place: Place) -> None:
+        await super().give_back(class_name, place)
+        self._simulation.audit.given_back()
+
+
+class Blobs(MemoryBlobs):
+    """Payloads; a key is used for one content only."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    @property
+    def objects(self) -> dict[str, bytes]:
+        """Everything stored, by key."""
+        return self._objects
+
+    async def put(self, key: str, data: bytes) -> BlobRef:
+        same: Any = self._objects.get(key, data)
+        self._simulation.audit.hold(same == data, "an object is immutable", key)
+        return await super().put(key, data)

@@ -1,0 +1,41 @@
+"""Two thousand schedules, the same every time; `make simulate` plays others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import mutants
+from tests.simulation.deployment import Deployment
+from tests.simulation.fate import Fate
+from tests.simulation.schedule import play, play_out
+from tests.simulation.shrink import shrink
+
+SCHEDULES = 2_000
+PER_TEST = 50
+
+
+@pytest.mark.parametrize("first", range(1, SCHEDULES + 1, PER_TEST))
+def test_every_promise_is_kept_in_schedules_from(first: int) -> None:
+    for seed in range(first, first + PER_TEST):
+        failure = play(seed).failure
+        if failure is not None:
+            pytest.fail(shrink(failure).report())
+
+
+@pytest.mark.parametrize("seed", [3, 11, 27])
+def test_a_schedule_is_nothing_but_its_seed(seed: int) -> None:
+    def course() -> list[str]:
+        fate = Fate(seed)
+        return [str(line) for line in play_out(fate, Deployment.by_chance(fate))[1]]
+
+    assert course() == course()
+
+
+def test_a_failure_shrinks_to_what_it_needs() -> None:
+    with mutants.rings_for_nobody():
+        failure = next(failure for seed in range(1, 100) if (failure := play(seed).failure) is not None)
+        small = shrink(failure)
+    assert small.what == failure.what
+    assert len(small.struck) <= len(failure.struck)
+    assert len(small.trace) <= len(failure.trace)
+    assert f"seed {failure.seed}: {failure.what}" in small.report()
