@@ -40,7 +40,7 @@ class Invocations:
         settled by then, so the failed invocation repeats nothing.
         """
         messages = from_event(event, self._urls)
-        runner = Runner(self._services, self._workflows, self._attempts, worker=worker_name())
+        runner = Runner(self._services, self._workflows, self._attempts, worker=worker_name(), alone=len(messages) == 1)
         again = self._loop.run(
             work(
                 self._services,

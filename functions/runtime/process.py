@@ -25,8 +25,9 @@ from functions.runtime.telemetry import flush, logger
 from functions.runtime.wiring import Services, services
 from functions.runtime.workflows import WorkflowCache
 
-POLL_SECONDS = 20
-"""SQS's longest poll: an idle worker asks three times a minute and queue."""
+POLL_SECONDS = 5
+"""How long a poll waits for a message. A worker that is told to stop waits for its polls to end, so that no message
+is handed to a process that is gone; twelve asks a minute and queue are below half a dollar a month."""
 
 NEXT_LANE_SECONDS = 1
 """With several lanes the last one is polled this long before the first is looked at again."""
@@ -97,6 +98,7 @@ class Worker:
                 await asyncio.wait({stopping, *pollers}, return_when=asyncio.FIRST_COMPLETED)
                 self.stop()
                 await self._drain()
+                await asyncio.wait(pollers, timeout=POLL_SECONDS + 1)
             finally:
                 for task in (stopping, *pollers, *side):
                     task.cancel()

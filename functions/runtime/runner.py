@@ -102,6 +102,8 @@ class Runner:
 
     `worker` is this process's name in the journal. `isolate` works on a suspect in a process of its
     own; without it (a Lambda whose `resume` mapping has batches of one) suspects are worked on here.
+    `alone` says that this process has a single message in hand, whatever queue it came from: then a
+    suspect is apart already.
     """
 
     def __init__(
@@ -112,12 +114,14 @@ class Runner:
         *,
         worker: str,
         isolate: Isolate | None = None,
+        alone: bool = False,
     ) -> None:
         self._services = services
         self._workflows = workflows
         self._attempts = attempts
         self._worker = worker
         self._isolate = isolate
+        self._alone = alone
         self._horizon: datetime | None = None
         self._shells: set[Shell] = set()
 
@@ -141,7 +145,7 @@ class Runner:
             self._horizon = horizon
         try:
             self._check_clock()
-            if received.queue.role != RESUME and received.receives >= SUSPECT_RECEIVES:
+            if received.receives >= SUSPECT_RECEIVES and not self._is_apart(received):
                 return await self._send_apart(message)
             if received.queue.role == RESUME and isinstance(message, Envelope) and self._isolate is not None:
                 return await self._isolate(received)
@@ -185,7 +189,7 @@ class Runner:
                 case HandBack():
                     count(Metric.DUPLICATES)
                     return Back(seconds=max(1, math.ceil((verdict.until - self._now()).total_seconds())))
-                case Apart() if received.queue.role != RESUME:
+                case Apart() if not self._is_apart(received):
                     # There is a row: a look is all that has to be asked for.
                     return await self._send_apart(wake_of(message))
                 case Apart() if self._isolate is not None:
@@ -199,6 +203,10 @@ class Runner:
                         return self._after(outcome)
                     row = outcome.row
         return Back(seconds=1)
+
+    def _is_apart(self, received: Received) -> bool:
+        """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""
+        return self._alone or received.queue.role == RESUME
 
     def _verdict(self, received: Received, message: Message, row: Run | None) -> Verdict:
         terms = terms_of(self._services.settings)

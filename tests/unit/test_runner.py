@@ -12,8 +12,10 @@ import pytest
 from functions.engine.message import Envelope, Received, Wake
 from functions.engine.ports import Replaces, RunKey
 from functions.engine.run import Reason, Status
-from functions.runtime.runner import Back, Disposition, Done, terms_of
+from functions.runtime.attempts import Attempts
+from functions.runtime.runner import Back, Disposition, Done, Runner, terms_of
 from functions.runtime.settings import Settings
+from functions.runtime.workflows import WorkflowCache
 from tests.support.faults import Fault, Late
 from tests.support.virtual import loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, TENANT, Process, World, consistent, journal_of
@@ -559,3 +561,20 @@ async def test_a_claim_of_a_run_that_has_nothing_left_to_claim_ends() -> None:
 def test_terms_are_the_settings() -> None:
     terms = terms_of(Settings(lease_seconds=30, clock_skew_seconds=2))
     assert (terms.lease, terms.skew, terms.horizon) == (timedelta(seconds=30), timedelta(seconds=2), None)
+
+
+@virtually
+async def test_a_suspect_that_is_the_only_message_of_its_process_is_worked_on_at_once() -> None:
+    world = World()
+    envelope = await world.submit(await world.register({"steps": {"only": {"task": "core.echo"}}}))
+    runner = Runner(
+        world.services,
+        WorkflowCache(world.services.catalog, world.settings.classes),
+        Attempts(world.settings, world.services.clock),
+        worker="alone",
+        alone=True,
+    )
+    (received,) = await world.queue.receive(LANE, limit=1, wait_seconds=0, visibility_seconds=1)
+    assert await runner.handle(replace(received, receives=3)) == Done()
+    assert (await world.row(envelope)).status == "succeeded"
+    assert (await world.queue.depth(RESUME_QUEUE)).visible == 0
