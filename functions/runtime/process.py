@@ -123,6 +123,9 @@ class Worker:
     async def _poll(self, queues: Sequence[QueueName], slots: asyncio.Semaphore) -> None:
         while not self._stop.is_set():
             await slots.acquire()
+            if self._stop.is_set():
+                slots.release()
+                return
             free = 1
             while free < 10 and not slots.locked():
                 await slots.acquire()
