@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fanfold import calls, session
 from fanfold.calls import Call
-from fanfold.results import TERMINAL, Accepted, Event, Health, ListedRun, Queue, Registration, Run
+from fanfold.results import TERMINAL, Accepted, BatchResult, Event, Health, ListedRun, Queue, Registration, Run
 from fanfold.session import Session
 
 if TYPE_CHECKING:
@@ -74,6 +75,24 @@ class AsyncClient(Session):
         return await self._ask(
             calls.submit(workflow, input, key=chosen, version=version, lane=lane, tags=tags, delay=delay)
         )
+
+    async def submit_many(self, runs: Iterable[Mapping[str, Any]], *, key: str | None = None) -> list[BatchResult]:
+        """As `Client.submit_many`."""
+        results: list[BatchResult] = []
+        for batch, batch_key in session.batches(runs, key or uuid.uuid4().hex):
+            results += await self._submit_batch(batch, batch_key)
+        return results
+
+    async def _submit_batch(self, runs: list[Mapping[str, Any]], key: str) -> list[BatchResult]:
+        begin = time.monotonic()
+        results: list[BatchResult] = []
+        for attempt in itertools.count(1):
+            results = session.merged(results, await self._ask(calls.submit_many(runs, key=key)))
+            pause = self._pause_of_batch(results, attempt, since=begin)
+            if pause is None:
+                break
+            await self._sleep(pause)
+        return results
 
     async def get(self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False) -> Run:
         """As `Client.get`."""

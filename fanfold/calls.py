@@ -7,13 +7,13 @@ because it carries an idempotency key of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 from fanfold.problems import problem
-from fanfold.results import Accepted, EventPage, Health, Queue, Registration, Run, RunPage
+from fanfold.results import Accepted, BatchResult, EventPage, Health, Queue, Registration, Run, RunPage
 
 T = TypeVar("T")
 
@@ -22,6 +22,9 @@ LONGEST_WAIT_SECONDS = 20
 
 READ_TIMEOUT_SECONDS = 40.0
 """Longer than API Gateway lets any request live, so its answer comes first."""
+
+BATCH = 100
+"""How many runs one call takes."""
 
 REPEATED = frozenset({429, 502, 503, 504})
 """Answers that ask to come again."""
@@ -70,6 +73,17 @@ def submit(
         path="v1/runs",
         headers={"content-type": "application/json", "idempotency-key": key},
         body=json.dumps(body, allow_nan=False).encode(),
+    )
+
+
+def submit_many(runs: Sequence[Mapping[str, Any]], *, key: str) -> Call[list[BatchResult]]:
+    """Submit at most 100 runs; the one at position i gets the idempotency key `key/i`."""
+    return Call(
+        method="POST",
+        path="v1/runs/batch",
+        headers={"content-type": "application/json", "idempotency-key": key},
+        body=json.dumps({"runs": list(runs)}, allow_nan=False).encode(),
+        unwrap="results",
     )
 
 

@@ -15,11 +15,6 @@ from fanfold.commands import output, runs, service, stack
 from fanfold.local import LocalError
 from fanfold.problems import NotReachable, Problem, Refused, ServiceFailure
 
-USAGE = 2
-REFUSED = 3
-NOT_REACHABLE = 4
-INTERRUPTED = 130
-
 app = typer.Typer(
     help="Durable multi-step runs on AWS without servers.",
     no_args_is_help=True,
@@ -53,19 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.status
     except NotReachable as error:
         output.say(f"Not reachable: {error}")
-        return NOT_REACHABLE
+        return output.NOT_REACHABLE
     except Refused as error:
         when = error.retry_after_seconds
         output.say(f"Refused: {error}" + (f" (again in {when:g} s)" if when is not None else ""))
-        return REFUSED
+        return output.REFUSED
     except ServiceFailure as error:
         output.say(f"The service failed (HTTP {error.status}): {error}")
-        return NOT_REACHABLE
+        return output.NOT_REACHABLE
     except Problem as error:
         output.say(f"{error} (HTTP {error.status})")
-        return USAGE
+        return output.USAGE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return output.INTERRUPTED
     return 0
 
 

@@ -6,15 +6,16 @@ It repeats what was refused for load (429, 502, 503, 504) or not answered, as lo
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fanfold import calls, session
 from fanfold.calls import Call
-from fanfold.results import TERMINAL, Accepted, Event, Health, ListedRun, Queue, Registration, Run
+from fanfold.results import TERMINAL, Accepted, BatchResult, Event, Health, ListedRun, Queue, Registration, Run
 from fanfold.session import Session
 
 if TYPE_CHECKING:
@@ -85,6 +86,29 @@ class Client(Session):
         """
         chosen = key or uuid.uuid4().hex
         return self._ask(calls.submit(workflow, input, key=chosen, version=version, lane=lane, tags=tags, delay=delay))
+
+    def submit_many(self, runs: Iterable[Mapping[str, Any]], *, key: str | None = None) -> list[BatchResult]:
+        """Submit any number of runs, a hundred a call; each is `{workflow, input, …}`, as `submit` takes it.
+
+        Gives a result for each, in order: one that is refused spoils no other, and raises nothing. What is
+        refused for load is repeated as long as `patience_seconds` allows. With the same `key` and the
+        same runs again, they are the same runs.
+        """
+        results: list[BatchResult] = []
+        for batch, batch_key in session.batches(runs, key or uuid.uuid4().hex):
+            results += self._submit_batch(batch, batch_key)
+        return results
+
+    def _submit_batch(self, runs: list[Mapping[str, Any]], key: str) -> list[BatchResult]:
+        begin = time.monotonic()
+        results: list[BatchResult] = []
+        for attempt in itertools.count(1):
+            results = session.merged(results, self._ask(calls.submit_many(runs, key=key)))
+            pause = self._pause_of_batch(results, attempt, since=begin)
+            if pause is None:
+                break
+            self._sleep(pause)
+        return results
 
     def get(self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False) -> Run:
         """The run as it is, or as it has become within `wait` seconds (at most 25) if it ends by then."""

@@ -1,31 +1,25 @@
-"""A run as it goes on: a live table of its steps on a terminal, one line an event anywhere else."""
+"""A run as its events tell it: the state folded from them, one line an event, and a live view of both."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
-from fanfold.results import Event, Run
+from fanfold.problems import ApiError
+from fanfold.results import Event, MapProgress, Run
+from fanfold.tree import Head, StepLine, tree
 
-MARKS = {
-    "pending": ("·", "dim"),
-    "running": ("●", "cyan"),
-    "retrying": ("↻", "yellow"),
-    "interrupted": ("⚡", "yellow"),
-    "succeeded": ("✓", "green"),
-    "failed": ("✗", "red"),
-    "skipped": ("–", "dim"),
-    "cancelled": ("–", "dim"),
-}
-"""How a step's status looks: a sign and a colour, since neither alone reaches everybody."""
+LOOK_SECONDS = 1.0
+"""How often the items of an open map are looked at: they are no events, so nothing tells of them by itself."""
+
+REFRESHES_PER_SECOND = 8
 
 _STEP_STATUS = {
     "step.started": "running",
@@ -51,41 +45,38 @@ _RUN_STATUS = {
     "run.cancelled": "cancelled",
 }
 
-
 _COLUMNS = frozenset({"seq", "at", "type", "step", "attempt"})
 
-
-@dataclass(slots=True)
-class StepLine:
-    """What is known of one step from the events so far."""
-
-    status: str = "pending"
-    attempt: int = 0
-    began: datetime | None = None
-    ended: datetime | None = None
-    note: str = ""
+Look = Callable[[Sequence[str]], Mapping[str, MapProgress]]
+"""Asks how far the maps of these names are."""
 
 
 class Board:
-    """A run's state, folded from its events: `add` them in order, then read `status`, `epoch` and `steps`."""
+    """A run's state, folded from its events: `add` them in order, then read `head` and `steps`.
 
-    def __init__(self, run_id: str, *, steps: Iterable[str] = ()) -> None:
-        self.run_id = run_id
-        self.status = "queued"
-        self.epoch = 0
-        self.began: datetime | None = None
-        self.now: datetime | None = None
+    `monotonic` (seconds) moves the clocks of what is still going on between two events.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        workflow: str = "",
+        steps: Iterable[str] = (),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.head = Head(run_id=run_id, workflow=workflow)
         self.steps: dict[str, StepLine] = {name: StepLine() for name in steps}
+        self._monotonic = monotonic
+        self._told_at: datetime | None = None
+        self._heard_at = 0.0
 
     def add(self, event: Event) -> None:
         """Fold in the next event."""
         at = datetime.fromisoformat(event["at"])
-        self.now = at
-        self.began = self.began or at
+        self._told_at, self._heard_at = at, self._monotonic()
         kind = event["type"]
-        self.status = _RUN_STATUS.get(kind, self.status)
-        if kind == "run.claimed":
-            self.epoch += 1
+        self._fold_run(kind, at)
         name = event.get("step")
         if name is None:
             return
@@ -95,38 +86,49 @@ class Board:
         line.note = note(event)
         if kind in ("step.started", "map.started"):
             line.began, line.ended = at, None
-        elif kind != "step.emitted":
+        elif kind not in ("step.emitted", "map.finished"):
             line.ended = at
 
-    def table(self) -> Table:
-        """The board as it looks on a terminal."""
-        table = Table(box=None, pad_edge=False, show_header=False)
-        sign, style = MARKS.get(self.status, ("●", "cyan"))
-        elapsed = _seconds(self.began, self.now)
-        table.add_row(
-            Text(sign, style), Text(self.run_id, "bold"), Text(self.status, style), f"epoch {self.epoch}", elapsed, ""
-        )
-        for name, line in self.steps.items():
-            sign, style = MARKS[line.status]
-            attempt = f"attempt {line.attempt}" if line.attempt > 1 else ""
-            took = _seconds(line.began, line.ended or self.now)
-            table.add_row(
-                Text(sign, style), f"  {name}", Text(line.status, style), attempt, took, Text(line.note, "dim")
-            )
-        return table
+    def _fold_run(self, kind: str, at: datetime) -> None:
+        head = self.head
+        head.began = head.began or at
+        head.status = _RUN_STATUS.get(kind, head.status)
+        if kind == "run.claimed":
+            head.epoch += 1
+        if kind == "run.redriven":
+            head.ended = None
+        elif kind in ("run.succeeded", "run.failed", "run.cancelled"):
+            head.ended = at
+        if kind == "run.suspended":
+            # No worker holds the run, so what goes on waits for a time, a signal, or its items.
+            for line in self.steps.values():
+                line.status = "waiting" if line.status == "running" else line.status
 
+    def now(self) -> datetime | None:
+        """The service's time by the newest event and what has passed here since."""
+        if self._told_at is None:
+            return None
+        return self._told_at + timedelta(seconds=max(0.0, self._monotonic() - self._heard_at))
 
-def _seconds(begin: datetime | None, end: datetime | None) -> str:
-    return f"{(end - begin).total_seconds():.2f} s" if begin and end else ""
+    def open_steps(self) -> Sequence[str]:
+        """The steps that have begun and not ended: those whose items may be looked at."""
+        return [name for name, line in self.steps.items() if line.status in ("running", "waiting") and line.began]
+
+    def tree(self, *, rows: int | None = None) -> RenderableType:
+        """The board as it looks now, in at most so many rows."""
+        return tree(self.head, self.steps, now=self.now(), rows=rows)
 
 
 def note(event: Event) -> str:
     """What an event is about, in a few words."""
-    error = event.get("error")
-    if error:
-        return f"{error.get('type', 'error')}: {error.get('message', '')}"
     about = {name: value for name, value in event.items() if name not in _COLUMNS and value is not None}
-    return " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in about.items())
+    error = event.get("error")
+    told = []
+    if error:
+        told.append(f"{error.get('type', 'error')}: {error.get('message', '')}")
+        about.pop("error")
+    told += [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in about.items()]
+    return " ".join(told)
 
 
 def line(event: Event) -> str:
@@ -137,49 +139,66 @@ def line(event: Event) -> str:
     return f"{event['seq']:>4}  {at}  {event['type']:<22} {step:<18} {note(event)}".rstrip()
 
 
-def watch(events: Iterable[Event], console: Console, run: Run) -> Iterator[Event]:
-    """Show the events as they come, and hand each on: live on a terminal, else line by line.
+def watch(
+    events: Iterable[Event], console: Console, run: Run, *, look: Look | None = None, lines: bool = False
+) -> Iterator[Event]:
+    """Show the events as they come, and hand each on: a live tree on a terminal, else line by line.
 
-    The live board goes away at the end: what is shown next says how it ended.
+    With `lines` a terminal gets them too, above the tree. The tree goes away at the end: what is
+    shown next says how it ended. `look` is asked for the items of open maps.
     """
     if not console.is_terminal:
         for event in events:
             console.print(line(event), markup=False, highlight=False, soft_wrap=True)
             yield event
         return
-    board = Board(run["id"], steps=run["steps"])
-    with Live(board.table(), console=console, refresh_per_second=12, transient=True) as live:
+    board = Board(run["id"], workflow=run["workflow"], steps=run["steps"])
+    lock = threading.Lock()  # the view is drawn in a thread of its own
+
+    def view() -> RenderableType:
+        with lock:
+            return board.tree(rows=console.height - 1)
+
+    with (
+        Live(get_renderable=view, console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True) as live,
+        _looking(board, lock, look),
+    ):
         for event in events:
-            board.add(event)
-            live.update(board.table())
+            with lock:
+                board.add(event)
+            if lines:
+                console.print(line(event), markup=False, highlight=False, soft_wrap=True)
+            live.refresh()
             yield event
 
 
-def show(run: Run, console: Console) -> None:
-    """A run as it stands: its head, its steps, its result."""
-    sign, style = MARKS.get(run["status"], ("●", "cyan"))
-    reason = f" ({run['reason']})" if run["reason"] else ""
-    console.print(
-        f"[{style}]{sign} {run['status']}{reason}[/]  [bold]{escape(run['id'])}[/]  {escape(run['workflow'])}"
-        f"  epoch {run['epoch']}  {run['created_at']}",
-        soft_wrap=True,
-        highlight=False,
-    )
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, step in run["steps"].items():
-        sign, style = MARKS.get(step["status"], ("●", "cyan"))
-        attempts = f"attempts {step['attempts']}" if step["attempts"] > 1 else ""
-        took = _seconds(_time(step["started_at"]), _time(step["finished_at"]))
-        fault = step["error"]
-        why = f"{fault['type']}: {fault['message']}" if fault else ""
-        table.add_row(Text(sign, style), f"  {name}", Text(step["status"], style), attempts, took, Text(why, "dim"))
-    console.print(table)
-    if run["error"]:
-        console.print(f"  {run['error']['type']}: {run['error']['message']}", style="red", markup=False, soft_wrap=True)
-    if run["output"] is not None:
-        console.print("  output:", end=" ")
-        console.print_json(data=run["output"])
+@contextlib.contextmanager
+def _looking(board: Board, lock: threading.Lock, look: Look | None) -> Iterator[None]:
+    """Keeps the board's maps up to date meanwhile."""
+    if look is None:
+        yield
+        return
+    over = threading.Event()
 
+    def follow() -> None:
+        plain: set[str] = set()  # steps that were seen to be no maps
+        while not over.wait(LOOK_SECONDS):
+            with lock:
+                names = [name for name in board.open_steps() if name not in plain]
+            if not names:
+                continue
+            # A look that fails leaves the bars as they are; if the service is gone, the events say so.
+            with contextlib.suppress(ApiError):
+                found = look(names)
+                plain.update(name for name in names if name not in found)
+                with lock:
+                    for name, progress in found.items():
+                        board.steps[name].map = progress
 
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
+    thread = threading.Thread(target=follow, name="look", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(LOOK_SECONDS)

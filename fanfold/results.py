@@ -38,6 +38,25 @@ class Accepted(TypedDict):
     links: dict[str, str]
 
 
+class Refusal(TypedDict):
+    """The problem a run of a batch was refused with; `retry_after` (seconds) where coming again may help."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[dict[str, str]]]
+    retry_after: NotRequired[int]
+
+
+class BatchResult(TypedDict):
+    """What became of one run of a batch: 202 or 200 and the `run`, or another status and the `problem`."""
+
+    status: int
+    run: NotRequired[Accepted]
+    problem: NotRequired[Refusal]
+
+
 class Fault(TypedDict):
     """Why a step or run failed: a stable `type` for programs, a `message` for people."""
 
@@ -45,8 +64,16 @@ class Fault(TypedDict):
     message: str
 
 
+class MapProgress(TypedDict):
+    """How far a map is: its items, those done, and those of them that failed."""
+
+    items: int
+    done: int
+    failed: int
+
+
 class Step(TypedDict):
-    """Where one step of a run stands; `attempts` counts executions begun."""
+    """Where one step of a run stands; `attempts` counts executions begun. Only a map that has begun has a `map`."""
 
     status: str
     attempts: int
@@ -54,6 +81,7 @@ class Step(TypedDict):
     finished_at: str | None
     output: Any
     error: Fault | None
+    map: NotRequired[MapProgress | None]
 
 
 # `class` is a keyword, so the types that have it are written in the functional form.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from fanfold import calls
 from fanfold.calls import Call
 from fanfold.problems import NotReachable
-from fanfold.results import Registration, Run
+from fanfold.results import BatchResult, Registration, Run
 
 if TYPE_CHECKING:
     import httpx
@@ -63,6 +64,22 @@ class Session:
             chance=random.random(),
         )
 
+    def _pause_of_batch(self, results: list[BatchResult], attempt: int, *, since: float) -> float | None:
+        """Seconds until a batch is to be repeated as a whole; None when nothing in it asks for that, or it is too late.
+
+        Repeating is safe: the keys make what was accepted a replay.
+        """
+        again = [result["problem"] for result in results if result["status"] in calls.REPEATED]
+        if not again:
+            return None
+        return calls.pause_before_repeat(
+            attempt,
+            retry_after_seconds=max((problem.get("retry_after", 0) for problem in again), default=0) or None,
+            spent_seconds=time.monotonic() - since,
+            patience_seconds=self.patience_seconds,
+            chance=random.random(),
+        )
+
     def _not_reachable(self, error: Exception) -> NotReachable:
         return NotReachable(f"no answer from {self.url}: {str(error) or type(error).__name__}")
 
@@ -97,6 +114,22 @@ def registration(document: Mapping[str, Any] | str | bytes, name: str | None) ->
     if not isinstance(chosen, str):
         raise ValueError("the document has no `name`")
     return calls.apply(chosen, text, media_type=media_type)
+
+
+def batches(runs: Iterable[Mapping[str, Any]], key: str) -> Iterator[tuple[list[Mapping[str, Any]], str]]:
+    """The runs a hundred at a time, each hundred with a key of its own: the first with `key` itself."""
+    rest = iter(runs)
+    for number in itertools.count():
+        batch = list(itertools.islice(rest, calls.BATCH))
+        if not batch:
+            return
+        # No run's own key: those of the first hundred end at `key/99`.
+        yield batch, f"{key}/{number * calls.BATCH}" if number else key
+
+
+def merged(before: list[BatchResult], after: list[BatchResult]) -> list[BatchResult]:
+    """The results of a batch that was repeated: what was accepted before stays as it was told first."""
+    return [old if "run" in old else new for old, new in zip(before or after, after, strict=True)]
 
 
 def hold(begin: float, timeout: float | None) -> int:

@@ -1,4 +1,4 @@
-"""The HTTP API: one proxied route behind the authorizer, three routes open to everybody, a JSON access log."""
+"""The HTTP API: one proxied route behind the authorizer, the routes open to everybody, a JSON access log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ TIMEOUT = Duration.seconds(29)
 """Less than the 30 s after which an HTTP API answers by itself, so that our own answer comes first."""
 AUTHORIZER_CACHE = Duration.minutes(5)
 """A revoked token works this much longer at most (design.md, section 7)."""
-OPEN_ROUTES = ("/v1/health", "/openapi.json", "/docs")
+OPEN_ROUTES = ("/v1/health", "/openapi.json", "/docs", "/v1/stream/{ticket}")
+"""Routes without the authorizer. A stream's ticket is its authorization: the handler checks it."""
 ACCESS_LOG = {
     "at": "$context.requestTimeEpoch",
     "request": "$context.requestId",
@@ -35,7 +36,7 @@ ACCESS_LOG = {
     "error": "$context.error.message",
     "integration_error": "$context.integrationErrorMessage",
 }
-"""No header and no query: they hold tokens and tickets."""
+"""No header and no query: they hold tokens. The path of a stream holds its ticket: one run, to read, for an hour."""
 
 
 @jsii.implements(gateway.IAccessLogSettings)

@@ -11,8 +11,9 @@ from infra.stack import FanfoldStack
 ACCEPTED = {
     "AwsSolutions-S1": "Access to payloads goes through functions that log it; server access logs would cost a "
     "second bucket and a line per object read.",
-    "AwsSolutions-APIG4": "Health, OpenAPI and docs are public on purpose and hold nothing of a tenant; every other "
-    "route has the authorizer (a template test lists the open ones).",
+    "AwsSolutions-APIG4": "Health, OpenAPI and docs are public on purpose and hold nothing of a tenant; a stream "
+    "checks the signed ticket in its address; every other route has the authorizer (a template test lists the open "
+    "ones).",
     "AwsSolutions-L1": "Python 3.13 is the version the locked wheels and byte code of the layer are made for; it is "
     "raised together with them.",
 }

@@ -19,7 +19,16 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON
 PATIENCE_SECONDS = 5.0
 """How long a command repeats a refused or unanswered call: somebody sits in front of it."""
 
+WATCHING_SECONDS = 60.0
+"""How long a command that only watches does so: it has lost nothing when the service is back."""
+
 PIPE_WIDTH = 240
+
+USAGE = 2
+REFUSED = 3
+NOT_REACHABLE = 4
+INTERRUPTED = 130
+"""Exit statuses: a request the service finds wrong, one refused for load, one it could not serve, Ctrl-C."""
 
 RUN_FAILED = 1
 """The exit status when the command did its work and the run it waited for did not succeed."""
@@ -41,10 +50,11 @@ def emit(value: Any, *, indent: int | None = 2) -> None:
     print(json.dumps(value, indent=indent, ensure_ascii=False), flush=True)
 
 
-def client() -> Client:
+def client(*, patience_seconds: float | None = None) -> Client:
     """A client for the API that the environment or `.fanfold/local.json` names."""
     url, token = local.target(os.environ, Path.cwd())
-    return Client(url, token, patience_seconds=PATIENCE_SECONDS)
+    patience = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
+    return Client(url, token, patience_seconds=patience)
 
 
 def state() -> Path:

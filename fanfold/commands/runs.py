@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +14,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fanfold import progress
+from fanfold import progress, tree
 from fanfold.client import Client
-from fanfold.commands import output
+from fanfold.commands import batch, output
 from fanfold.commands.output import JsonFlag
-from fanfold.results import TERMINAL, Run
+from fanfold.results import TERMINAL, MapProgress
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 
@@ -46,18 +47,30 @@ def apply(
 
 
 def submit(
-    workflow: Annotated[str, typer.Argument(help="The workflow's name.")],
+    workflow: Annotated[str | None, typer.Argument(help="The workflow's name.")] = None,
     input_: Annotated[
-        str, typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads stdin.")
-    ] = "{}",
+        str | None, typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads stdin.")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: the same key is the same run.")] = None,
     lane: Annotated[str | None, typer.Option(help="Lane within the workflow's class.")] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Label; may be repeated.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit status 1 unless it succeeded.")] = False,
+    batch_: Annotated[
+        str | None,
+        typer.Option("--batch", metavar="FILE", help='Many runs: a JSON line for each, {"workflow": …, "input": …}.'),
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Submit a run; prints its id."""
-    value, tags = _input(input_), _tags(tag or [])
+    """Submit a run; prints its id. With --batch, one for each line of a file (-: stdin) that may name no workflow."""
+    if batch_ is not None:
+        if input_ is not None or lane is not None or tag or wait:
+            raise typer.BadParameter("with --batch, each line says its own input, lane and tags; there is no --wait")
+        with output.client() as client:
+            batch.submit(client, batch_, workflow=workflow, key=key, json_=json_)
+        return
+    if workflow is None:
+        raise typer.BadParameter("submit what? WORKFLOW or --batch FILE is missing")
+    value, tags = _input(input_ or "{}"), _tags(tag or [])
     with output.client() as client:
         accepted = client.submit(workflow, value, key=key, lane=lane, tags=tags or None)
         if wait:
@@ -83,7 +96,7 @@ def show(
     if json_:
         output.emit(run)
     else:
-        progress.show(run, output.console())
+        tree.show(run, output.console(), now=datetime.now(UTC))
 
 
 def runs(
@@ -105,7 +118,7 @@ def runs(
         # An id is there to be copied: on a narrow terminal everything else gives way.
         table.add_column(title, no_wrap=True, min_width=26 if title == "id" else None)
     for run in found:
-        sign, style = progress.MARKS.get(run["status"], ("●", "cyan"))
+        sign, style = tree.MARKS.get(run["status"], ("●", "cyan"))
         state = run["status"] + (f" ({run['reason']})" if run["reason"] else "")
         table.add_row(
             Text(sign, style), run["id"], run["workflow"], Text(state, style), str(run["epoch"]), run["created_at"]
@@ -120,8 +133,14 @@ def events(
     json_: JsonFlag = False,
 ) -> None:
     """Print a run's events, one a line (with --json: one JSON object a line)."""
-    with output.client() as client:
-        for event in client.events(run_id, after=after, follow=follow):
+    console = output.console()
+    with output.client(patience_seconds=output.WATCHING_SECONDS if follow else None) as client:
+        told = client.events(run_id, after=after, follow=follow)
+        if follow and console.is_terminal and not json_ and not after:
+            _exhaust(progress.watch(told, console, client.get(run_id), look=_look(client, run_id), lines=True))
+            tree.show(client.get(run_id), console, now=datetime.now(UTC))
+            return
+        for event in told:
             if json_:
                 output.emit(event, indent=None)
             else:
@@ -130,15 +149,16 @@ def events(
 
 def _await_end(client: Client, run_id: str, *, json_: bool) -> None:
     """Wait for a run's end, show what happens meanwhile, and leave with status 1 unless it succeeded."""
+    client.patience_seconds = output.WATCHING_SECONDS
     if json_:
         run = client.wait(run_id)
         output.emit(run)
     else:
         run = client.get(run_id)
         if run["status"] not in TERMINAL:
-            _exhaust(progress.watch(client.events(run_id), output.console(), run))
+            _exhaust(progress.watch(client.events(run_id), output.console(), run, look=_look(client, run_id)))
             run = client.wait(run_id)
-        _result(run)
+        tree.show(run, output.console())
     if run["status"] != "succeeded":
         raise typer.Exit(output.RUN_FAILED)
 
@@ -148,8 +168,14 @@ def _exhaust(events: Iterable[object]) -> None:
         pass
 
 
-def _result(run: Run) -> None:
-    progress.show(run, output.console())
+def _look(client: Client, run_id: str) -> progress.Look:
+    """Asks how far the maps of a run are."""
+
+    def look(names: Sequence[str]) -> Mapping[str, MapProgress]:
+        steps = client.get(run_id, steps=",".join(names))["steps"]
+        return {name: found for name, step in steps.items() if (found := step.get("map")) is not None}
+
+    return look
 
 
 def _input(text: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fanfold import deploy, progress
+from fanfold import deploy, tree
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.demo import demonstrate
@@ -75,7 +75,7 @@ def demo(
     if json_:
         output.emit(asdict(outcome))
         return
-    progress.show(run, output.console())
+    tree.show(run, output.console())
     counts = ", ".join(f"{step} {times}" for step, times in outcome.executions.items())
     print(f"\nProcess {outcome.killed_pid} was killed; {outcome.seconds_from_kill} s later the run had ended.")
     print(f"epoch: {run['epoch']} (claimed twice); executions of each step by the ledger: {counts}")

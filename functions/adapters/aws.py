@@ -36,6 +36,7 @@ class Client(StrEnum):
     SQS_ONCE = "sqs-once"
     SQS_RECEIVE = "sqs-receive"  # waits up to 20 s for an answer, in threads of its own
     S3 = "s3"
+    STEP_FUNCTIONS = "stepfunctions"
 
 
 class Call(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
@@ -19,8 +19,10 @@ from functions.adapters.items import (
     LIST_SK,
     MAX_ITEM_BYTES,
     PK,
+    SK,
     TTL,
     Item,
+    due_key,
     due_partition,
     expired,
     from_item,
@@ -35,9 +37,11 @@ from functions.adapters.items import (
     to_item,
 )
 from functions.adapters.record import to_ms
+from functions.adapters.segments import chain, from_segment_item, segment_range, to_segment_item
 from functions.engine.errors import Conflict, LimitExceeded, Throttled
-from functions.engine.ports import Absent, Condition, FirstClaim, IndexKey, Replaces, RunKey
+from functions.engine.ports import Absent, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import SCHEMA, Run
+from functions.engine.segments import Segment
 
 MAX_BATCH_KEYS: Final = 100
 """BatchGetItem takes no more keys in one call."""
@@ -66,15 +70,17 @@ class DynamoRunStore:
         index_shards: int = 1,
         due_shards: int = 1,
         *,
+        max_life: timedelta = timedelta(days=365),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._call = call
         self._table = table
         self._index_shards = index_shards
         self._due_shards = due_shards
+        self._max_life = max_life
         self._sleep = sleep
 
-    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
         """See `RunStore.put`. `NewerSchema` when what stands was written by newer code."""
         item = to_item(run, index_shards=self._index_shards, due_shards=self._due_shards)
         if (item_bytes := size(item)) > MAX_ITEM_BYTES:
@@ -92,6 +98,40 @@ class DynamoRunStore:
             )
         except Conflict as conflict:
             raise Conflict(_live(conflict.current, now)) from conflict
+        return item_bytes
+
+    async def put_segment(self, key: RunKey, segment: Segment, *, now: datetime) -> None:
+        """See `RunStore.put_segment`. Its name is drawn anew for each put of a head: a repetition changes nothing."""
+        item = to_segment_item(key, segment, written_at=now, max_life=self._max_life)
+        if (item_bytes := size(item)) > MAX_ITEM_BYTES:
+            raise LimitExceeded("dynamodb.item_bytes", f"the segment is {item_bytes} bytes, at most {MAX_ITEM_BYTES}")
+        await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=item)
+
+    async def segments(self, run: Run) -> Sequence[Segment]:
+        """See `RunStore.segments`: one query for each megabyte of them."""
+        if run.sealed.newest is None:
+            return []
+        first, last = segment_range(run.submission)
+        items: list[Item] = []
+        start: dict[str, Any] = {}
+        while True:
+            response = await self._call(
+                Client.DYNAMODB,
+                "query",
+                TableName=self._table,
+                KeyConditionExpression=f"{PK} = :p AND {SK} BETWEEN :a AND :z",
+                ExpressionAttributeValues={
+                    ":p": head_key(run.tenant, run.id)[PK],
+                    ":a": {"S": first},
+                    ":z": {"S": last},
+                },
+                ConsistentRead=True,
+                **start,
+            )
+            items += response["Items"]
+            if "LastEvaluatedKey" not in response:
+                return chain(run, (from_segment_item(item) for item in items))
+            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """See `RunStore.get`."""
@@ -143,10 +183,10 @@ class DynamoRunStore:
         merged = heapq.merge(*rows, key=lambda row: str(row[LIST_SK]["S"]), reverse=not ascending)
         return [index_key(row) for row in itertools.islice(merged, limit)]
 
-    async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
+    async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
         """See `RunStore.due`: all shards at once, merged."""
         rows = await self._query_shards(
-            (due_partition(shard) for shard in range(self._due_shards)),
+            (due_partition(class_name, shard) for shard in range(self._due_shards)),
             index=DUE_INDEX,
             partition=DUE_PK,
             beyond=(f"{DUE_SK} <= :s", {"N": str(to_ms(until))}),
@@ -154,7 +194,7 @@ class DynamoRunStore:
             ascending=True,
         )
         merged = heapq.merge(*rows, key=lambda row: int(row[DUE_SK]["N"]))
-        return [run_key(row) for row in itertools.islice(merged, limit)]
+        return [due_key(row) for row in itertools.islice(merged, limit)]
 
     async def _query_shards(self, partitions: Iterable[str], **query: Any) -> list[list[Item]]:
         return await asyncio.gather(*(self._query(name, **query) for name in partitions))

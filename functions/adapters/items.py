@@ -23,7 +23,7 @@ The head's attributes (names are short because DynamoDB counts and bills them; i
     o   B  owner, if it ever had one           b   B  everything else (see `record`)
     l   N  lease_until in ms, if any           x   N  TTL, only in a terminal row
     lp  S  `{tenant}#{bucket}#{shard}`         ls  S  `{created_at in ms, 13 digits}#{run_id}`
-    dp  S  `due#{shard}`, only while waiting with a due time
+    dp  S  `due#{class}#{shard}`, only while waiting with a due time
     ds  N  due_at in ms, likewise
 
 A row is expired once `x < now`: it counts as absent from then on, whether or not DynamoDB has deleted it yet.
@@ -40,7 +40,7 @@ from typing import Any, Final
 
 from functions.adapters.record import decode, encode, from_ms, to_ms
 from functions.engine.errors import NewerSchema
-from functions.engine.ports import Bucket, IndexKey, RunKey
+from functions.engine.ports import Bucket, DueKey, IndexKey, RunKey
 from functions.engine.run import SCHEMA, TERMINAL, Run, Status
 
 Item = dict[str, Any]
@@ -109,9 +109,15 @@ def index_key(item: Item) -> IndexKey:
     return IndexKey(tenant=key.tenant, run_id=key.run_id, created_at=from_ms(int(item[LIST_SK]["S"].partition("#")[0])))
 
 
-def due_partition(shard: int) -> str:
-    """The due index's partition key."""
-    return f"due#{shard}"
+def due_partition(class_name: str, shard: int) -> str:
+    """The due index's partition key: by class, so that one with a backlog hides no other's."""
+    return f"due#{class_name}#{shard}"
+
+
+def due_key(item: Item) -> DueKey:
+    """A row of the due index."""
+    key = run_key(item)
+    return DueKey(tenant=key.tenant, run_id=key.run_id, due_at=from_ms(int(item[DUE_SK]["N"])))
 
 
 def to_item(run: Run, *, index_shards: int = 1, due_shards: int = 1) -> Item:
@@ -137,7 +143,7 @@ def to_item(run: Run, *, index_shards: int = 1, due_shards: int = 1) -> Item:
     if run.lease_until is not None:
         item["l"] = {"N": str(to_ms(run.lease_until))}
     if run.status is Status.WAITING and run.due_at is not None:
-        item[DUE_PK] = {"S": due_partition(shard_of(run.id, due_shards))}
+        item[DUE_PK] = {"S": due_partition(run.class_name, shard_of(run.id, due_shards))}
         item[DUE_SK] = {"N": str(to_ms(run.due_at))}
     if run.status in TERMINAL and run.expires_at is not None:
         item[TTL] = {"N": str(-(-to_ms(run.expires_at) // 1000))}

@@ -1,4 +1,7 @@
-"""Messages as they travel: one ASCII JSON object, `z` its schema number, `k` its kind (`run` or `wake`)."""
+"""Messages as they travel: one ASCII JSON object, `z` its schema number, `k` its kind (`run` or `wake`).
+
+A wake may also be the detail of an EventBridge event about a map's execution, which has neither.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from functions.adapters.record import from_ms, to_ms, value_from_list, value_to_list
+from functions.adapters.record import from_ms, origin_from_list, origin_to_list, to_ms, value_from_list, value_to_list
 from functions.engine.message import Envelope, Message, Wake
 from functions.engine.run import SCHEMA, Place
 from functions.engine.values import Json
@@ -46,6 +49,8 @@ def encode(message: Message) -> str:
                 "place": None if message.place is None else [message.place.shard, message.place.hour],
                 "outages": message.outages,
             }
+            if message.origin is not None:
+                body["origin"] = origin_to_list(message.origin)
         case Wake():
             body = {
                 "z": SCHEMA,
@@ -56,6 +61,8 @@ def encode(message: Message) -> str:
                 "class": message.class_name,
                 "outages": message.outages,
             }
+            if message.map_step is not None:
+                body["map"] = message.map_step
     return json.dumps(body, separators=(",", ":"), allow_nan=False)
 
 
@@ -63,6 +70,8 @@ def decode(text: str) -> Opened:
     """What a body says; never raises, a body can be anything."""
     try:
         body = json.loads(text)
+        if "executionArn" in body:
+            return Opened(message=_broken_map(body))
         if body["z"] > SCHEMA:
             return Opened(message=None, newer=True)
         return Opened(message=_message(body))
@@ -89,6 +98,7 @@ def _message(body: Json) -> Message | None:
                 deadline=from_ms(body["deadline"]),
                 queue_deadline=None if queue_deadline is None else from_ms(queue_deadline),
                 place=None if place is None else Place(shard=place[0], hour=place[1]),
+                origin=None if "origin" not in body else origin_from_list(body["origin"]),
                 outages=body["outages"],
             )
         case "wake":
@@ -97,7 +107,20 @@ def _message(body: Json) -> Message | None:
                 run_id=body["run"],
                 submission=body["submission"],
                 class_name=body["class"],
+                map_step=body.get("map"),
                 outages=body["outages"],
             )
         case _:
             return None
+
+
+def _broken_map(detail: Json) -> Wake:
+    """What EventBridge tells of an execution that failed, ran out of time or was aborted: its map has ended."""
+    given = json.loads(detail["input"])
+    return Wake(
+        tenant=given["tenant"],
+        run_id=given["run"],
+        submission=given["submission"],
+        class_name=given["class"],
+        map_step=given["step"],
+    )

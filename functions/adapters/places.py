@@ -19,7 +19,7 @@ from functions.adapters.record import from_ms, to_ms
 from functions.engine.admission import retry_after_seconds, shares
 from functions.engine.errors import Conflict, QueueFull
 from functions.engine.ports import ClassLoad, Clock, Ids
-from functions.engine.run import Place
+from functions.engine.run import HOUR_SECONDS, Place
 
 REFUSE_SECONDS: Final = 1.0
 """How long a process that found every shard full refuses without asking."""
@@ -27,7 +27,6 @@ REFUSE_SECONDS: Final = 1.0
 KEEP_HOURS: Final = 3
 """Hours that ended longer ago and hold no place are dropped from the item."""
 
-_HOUR_MS: Final = 3_600_000
 _UNBOUNDED: Final = -1
 
 
@@ -39,7 +38,15 @@ class DynamoPlaces:
     """
 
     def __init__(
-        self, call: Call, table: str, limits: Mapping[str, int], shards: int = 1, *, clock: Clock, ids: Ids
+        self,
+        call: Call,
+        table: str,
+        limits: Mapping[str, int],
+        shards: int = 1,
+        *,
+        clock: Clock,
+        ids: Ids,
+        hour_seconds: int = HOUR_SECONDS,
     ) -> None:
         self._call = call
         self._table = table
@@ -47,12 +54,13 @@ class DynamoPlaces:
         self._shards = shards
         self._clock = clock
         self._ids = ids
+        self._hour_ms = hour_seconds * 1000
         self._full: dict[str, tuple[float, int, int]] = {}
 
     async def reserve(self, class_name: str, *, now: datetime) -> Place:
         """See `Places.reserve`. One write where a place is free in the first shard tried."""
         self._refuse_if_just_full(class_name)
-        hour = to_ms(now) // _HOUR_MS
+        hour = to_ms(now) // self._hour_ms
         bounds = shares(self._limits[class_name], self._shards)
         first = int(self._ids.random() * self._shards)
         full: list[Item] = []
@@ -106,6 +114,31 @@ class DynamoPlaces:
             oldest_accepted_at=from_ms(oldest) if oldest else None,
         )
 
+    async def held(self, class_name: str) -> Mapping[Place, int]:
+        """See `Places.held`: a strong read of each shard."""
+        items = await self._read(class_name)
+        return {
+            Place(shard=shard, hour=hour): taken
+            for shard, item in enumerate(items)
+            for hour, taken in _by_hour(item)
+            if taken > 0
+        }
+
+    async def write_off(self, class_name: str, place: Place, *, surplus: int, standing: int) -> bool:
+        """See `Places.write_off`."""
+        hour = f"h{place.hour}"
+        try:
+            await self._update(
+                class_name,
+                place.shard,
+                f"ADD c :less, {hour} :less",
+                condition=f"{hour} = :standing AND c >= :surplus",
+                values={":less": -surplus, ":standing": standing, ":surplus": surplus},
+            )
+        except Conflict:
+            return False
+        return True
+
     async def sample(self, class_name: str, *, now: datetime, oldest_accepted_at: datetime | None) -> None:
         """See `Places.sample`: a read and a write per shard, and one more where an hour has run empty."""
         items = await self._read(class_name)
@@ -137,8 +170,8 @@ class DynamoPlaces:
             raise QueueFull(class_name, limit=limit, retry_after_seconds=retry_after)
 
     async def _drop_empty_hours(self, class_name: str, shard: int, item: Item, now: datetime) -> None:
-        before = to_ms(now) // _HOUR_MS - KEEP_HOURS
-        empty = [n for n in item if n[0] == "h" and n[1:].isdigit() and int(n[1:]) < before and not _number(item, n)]
+        before = to_ms(now) // self._hour_ms - KEEP_HOURS
+        empty = [f"h{hour}" for hour, taken in _by_hour(item) if hour < before and taken == 0]
         if not empty:
             return
         try:
@@ -190,6 +223,11 @@ def _key(class_name: str, shard: int) -> Item:
 
 def _number(item: Item, name: str, default: int = 0) -> int:
     return int(item[name]["N"]) if name in item else default
+
+
+def _by_hour(item: Item) -> list[tuple[int, int]]:
+    """The hours an item names, and the places taken in each."""
+    return [(int(name[1:]), _number(item, name)) for name in item if name[0] == "h" and name[1:].isdigit()]
 
 
 def _drain_per_second(items: Sequence[Item]) -> float | None:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from functions.engine.fanout import ItemError, MapState, Via
 from functions.engine.journal import Entry, EventType
-from functions.engine.run import Fault, Place, Reason, Run, SegmentRef, StepState, StepStatus
+from functions.engine.run import Fault, Origin, Place, Reason, Receipt, Run, Sealed, Signal, StepState, StepStatus
 from functions.engine.values import BlobRef, Json, Value
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,6 +52,7 @@ _STEP_STATUSES: Final = (
     StepStatus.FAILED,
     StepStatus.SKIPPED,
     StepStatus.CANCELLED,
+    StepStatus.WAITING,
 )
 _EVENT_CODES: Final = {event: code for code, event in enumerate(_EVENTS)}
 _STEP_CODES: Final = {status: code for code, status in enumerate(_STEP_STATUSES)}
@@ -119,10 +121,11 @@ def encode(run: Run, *, schema: int = 1) -> bytes:
             _offset(run.finished_at, base),
             _offset(run.expires_at, base),
             run.crashes,
-            {name: _step_to_list(step, base) for name, step in run.steps.items()},
+            {name: step_to_list(step, base) for name, step in run.steps.items()},
             run.journal[0].seq if run.journal else 0,
-            _journal_to_list(run.journal, base, positions),
-            [[segment.name, segment.first_seq, segment.last_seq] for segment in run.segments],
+            journal_to_list(run.journal, base, positions),
+            [run.sealed.newest, run.sealed.last_seq, run.sealed.statuses] if run.sealed.newest else None,
+            *_rare_to_list(run, base),
         ],
         schema=schema,
     )
@@ -133,7 +136,8 @@ def decode(blob: bytes, *, schema: int, created_at: datetime, **native: Any) -> 
     base = to_ms(created_at)
     (
         workflow, class_name, lane, given, tags, deadline, queue_deadline, place, reason, error, output, try_number,
-        due_at, started_at, finished_at, expires_at, crashes, steps, first_seq, journal, segments,
+        due_at, started_at, finished_at, expires_at, crashes, steps, first_seq, journal, sealed,
+        *rare,
     ) = inflate(blob, schema=schema)  # fmt: skip
     return Run(
         workflow=workflow,
@@ -154,11 +158,54 @@ def decode(blob: bytes, *, schema: int, created_at: datetime, **native: Any) -> 
         finished_at=_moment(finished_at, base),
         expires_at=_moment(expires_at, base),
         crashes=crashes,
-        steps={name: _step_from_list(step, base) for name, step in steps.items()},
-        journal=_journal_from_list(journal, first_seq, base, list(steps)),
-        segments=tuple(SegmentRef(name=name, first_seq=first, last_seq=last) for name, first, last in segments),
+        steps={name: step_from_list(step, base) for name, step in steps.items()},
+        journal=journal_from_list(journal, first_seq, base, list(steps)),
+        sealed=Sealed() if sealed is None else Sealed(newest=sealed[0], last_seq=sealed[1], statuses=sealed[2]),
+        **_rare_from_list(rare, base),
         **native,
     )
+
+
+def _rare_to_list(run: Run, base: int) -> list[Json]:
+    """What few runs have, in one object, so that the others don't pay for it."""
+    rare: dict[str, Json] = {}
+    if run.signals:
+        rare["signals"] = [[signal.seq, signal.name, value_to_list(signal.payload)] for signal in run.signals]
+    if run.receipts:
+        rare["receipts"] = [[receipt.key, receipt.content, receipt.seq] for receipt in run.receipts]
+    if run.paused_at is not None:
+        rare["paused"] = _offset(run.paused_at, base)
+    if run.cancel_requested:
+        rare["cancel"] = True
+    if run.origin is not None:
+        rare["origin"] = origin_to_list(run.origin)
+    return [rare] if rare else []
+
+
+def _rare_from_list(packed: list[Json], base: int) -> dict[str, Any]:
+    rare = packed[0] if packed else {}
+    return {
+        "signals": tuple(
+            Signal(seq=seq, name=name, payload=value_from_list(payload))
+            for seq, name, payload in rare.get("signals", ())
+        ),
+        "receipts": tuple(Receipt(key=key, content=content, seq=seq) for key, content, seq in rare.get("receipts", ())),
+        "paused_at": _moment(rare.get("paused"), base),
+        "cancel_requested": rare.get("cancel", False),
+        "origin": None if "origin" not in rare else origin_from_list(rare["origin"]),
+    }
+
+
+def origin_to_list(origin: Origin) -> list[Json]:
+    """What a fork goes on from: run, step, checkpoints as `value_to_list` has them, milliseconds."""
+    return [origin.run_id, origin.from_step, value_to_list(origin.checkpoints), to_ms(origin.since)]
+
+
+def origin_from_list(packed: list[Json]) -> Origin:
+    """What `origin_to_list` packed."""
+    run_id, from_step, (key, size, sha256), since = packed
+    checkpoints = BlobRef(key=key, bytes=size, sha256=sha256)
+    return Origin(run_id=run_id, from_step=from_step, checkpoints=checkpoints, since=from_ms(since))
 
 
 def value_to_list(value: Value) -> Json:
@@ -187,7 +234,8 @@ def _moment(offset: int | None, base: int) -> datetime | None:
     return None if offset is None else from_ms(base + offset)
 
 
-def _step_to_list(step: StepState, base: int) -> list[Json]:
+def step_to_list(step: StepState, base: int) -> list[Json]:
+    """A step as a list, without the defaults it ends in; times relative to `base` (ms since the epoch)."""
     started = _offset(step.started_at, base)
     finished = _offset(step.finished_at, base)
     if finished is not None:
@@ -200,17 +248,19 @@ def _step_to_list(step: StepState, base: int) -> list[Json]:
         started,
         finished,
         value_to_list(step.output),
-        _offset(step.retry_at, base),
+        _offset(step.due_at, base),
         None if step.error is None else [step.error.type, step.error.message],
+        None if step.map is None else _map_to_list(step.map),
     ]
     while row and (row[-1] is None or (len(row) <= 4 and row[-1] == 0)):  # defaults, and most steps end in them
         row.pop()
     return row
 
 
-def _step_from_list(row: list[Json], base: int) -> StepState:
-    padded = row + [None] * (9 - len(row))
-    status, attempts, failures, interruptions, started, finished, output, retry_at, error = padded
+def step_from_list(row: list[Json], base: int) -> StepState:
+    """What `step_to_list` packed."""
+    padded = row + [None] * (10 - len(row))
+    status, attempts, failures, interruptions, started, finished, output, due_at, error, mapped = padded
     return StepState(
         status=_STEP_STATUSES[status or 0],
         attempts=attempts or 0,
@@ -218,13 +268,52 @@ def _step_from_list(row: list[Json], base: int) -> StepState:
         interruptions=interruptions or 0,
         started_at=_moment(started, base),
         finished_at=None if finished is None else from_ms(base + (started or 0) + finished),
-        retry_at=_moment(retry_at, base),
+        due_at=_moment(due_at, base),
         output=value_from_list(output),
         error=None if error is None else Fault(type=error[0], message=error[1]),
+        map=None if mapped is None else _map_from_list(mapped),
     )
 
 
-def _journal_to_list(journal: tuple[Entry, ...], base: int, positions: Mapping[str, int]) -> list[Json]:
+def _map_to_list(state: MapState) -> list[Json]:
+    return [
+        state.via.value,
+        state.items,
+        state.batch_size,
+        state.batches_at_once,
+        value_to_list(state.plan),
+        state.looks,
+        state.failed,
+        [item_error_to_list(error) for error in state.errors],
+    ]
+
+
+def _map_from_list(packed: list[Json]) -> MapState:
+    via, items, batch_size, batches_at_once, plan, looks, failed, errors = packed
+    return MapState(
+        via=Via(via),
+        items=items,
+        batch_size=batch_size,
+        batches_at_once=batches_at_once,
+        plan=value_from_list(plan),
+        looks=looks,
+        failed=failed,
+        errors=tuple(item_error_from_list(error) for error in errors),
+    )
+
+
+def item_error_to_list(error: ItemError) -> list[Json]:
+    """Why an item of a map failed: index, type, message."""
+    return [error.index, error.type, error.message]
+
+
+def item_error_from_list(packed: list[Json]) -> ItemError:
+    """What `item_error_to_list` packed."""
+    return ItemError(index=packed[0], type=packed[1], message=packed[2])
+
+
+def journal_to_list(journal: tuple[Entry, ...], base: int, positions: Mapping[str, int]) -> list[Json]:
+    """Entries as lists: times as differences, steps by their position where they have one. ValueError for a gap."""
     rows: list[Json] = []
     before = base
     for seq, entry in enumerate(journal, start=journal[0].seq if journal else 0):
@@ -244,7 +333,8 @@ def _journal_to_list(journal: tuple[Entry, ...], base: int, positions: Mapping[s
     return rows
 
 
-def _journal_from_list(rows: list[list[Json]], first_seq: int, base: int, names: list[str]) -> tuple[Entry, ...]:
+def journal_from_list(rows: list[list[Json]], first_seq: int, base: int, names: list[str]) -> tuple[Entry, ...]:
+    """What `journal_to_list` packed."""
     entries: list[Entry] = []
     at = base
     for seq, row in enumerate(rows, start=first_seq):

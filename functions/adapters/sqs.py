@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from functions.adapters.aws import THROTTLES, Call, Client, Refused, short_code
 from functions.adapters.messages import decode, encode
 from functions.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered
 from functions.engine.message import Message, QueueName, Received
-from functions.engine.ports import QueueDepth
+from functions.engine.ports import NotSent, Outgoing, QueueDepth
 
 MAX_BATCH: Final = 10
 MAX_BODY_BYTES: Final = 1_048_576
@@ -40,18 +41,23 @@ class SqsQueue:
 
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
         """See `WorkQueue.send`."""
-        body = encode(message)
-        _check("sqs.message_group_id", len(message.tenant), 1, MAX_GROUP_ID)
-        _check("sqs.delay_seconds", delay_seconds, 0, MAX_DELAY_SECONDS)
-        _check("sqs.message_bytes", len(body), 1, MAX_BODY_BYTES)
-        await self._call(
-            Client.SQS_ONCE,
-            "send_message",
-            QueueUrl=self._urls[queue],
-            MessageBody=body,
-            DelaySeconds=delay_seconds,
-            MessageGroupId=message.tenant,
-        )
+        entry = _entry(0, Outgoing(message=message, delay_seconds=delay_seconds))
+        await self._call(Client.SQS_ONCE, "send_message", QueueUrl=self._urls[queue], **entry.parameters)
+
+    async def send_many(self, queue: QueueName, messages: Sequence[Outgoing]) -> Sequence[NotSent | None]:
+        """See `WorkQueue.send_many`: up to ten messages and 1 MiB a call, the calls side by side."""
+        outcomes: list[NotSent | None] = [None] * len(messages)
+        entries: list[_Entry] = []
+        for position, outgoing in enumerate(messages):
+            try:
+                entries.append(_entry(position, outgoing))
+            except LimitExceeded as error:
+                outcomes[position] = error
+        answers = await asyncio.gather(*(self._send_batch(queue, batch) for batch in _batches(entries)))
+        for answer in answers:
+            for position, failure in answer.items():
+                outcomes[position] = failure
+        return outcomes
 
     async def receive(
         self, queue: QueueName, *, limit: int, wait_seconds: int, visibility_seconds: int
@@ -108,6 +114,26 @@ class SqsQueue:
             delayed=int(attributes["ApproximateNumberOfMessagesDelayed"]),
         )
 
+    async def _send_batch(self, queue: QueueName, batch: Sequence[_Entry]) -> Mapping[int, NotSent]:
+        """One call; the messages that were not sent, or perhaps not, by their positions."""
+        try:
+            response = await self._call(
+                Client.SQS_ONCE,
+                "send_message_batch",
+                QueueUrl=self._urls[queue],
+                Entries=[{"Id": str(entry.position), **entry.parameters} for entry in batch],
+            )
+        except InfrastructureError as error:
+            return {entry.position: error for entry in batch}
+        failed = {str(failure["Id"]): _entry_error(failure) for failure in response.get("Failed", [])}
+        sent = {str(entry["Id"]) for entry in response.get("Successful", [])}
+        return {
+            # An entry the answer does not name has not been answered.
+            entry.position: failed.get(str(entry.position)) or Unanswered("the answer does not name this message")
+            for entry in batch
+            if str(entry.position) not in sent
+        }
+
     async def _in_batches(self, operation: str, messages: Sequence[Received], **each: Any) -> None:
         by_queue: dict[QueueName, list[Received]] = {}
         for message in messages:
@@ -138,6 +164,37 @@ class SqsQueue:
         for failure in response.get("Failed", []):
             if short_code(failure["Code"]) not in STALE:
                 raise _entry_error(failure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A message as SQS takes it: its position among those to be sent, the parameters, its body's size in bytes."""
+
+    position: int
+    parameters: Mapping[str, Any]
+    bytes: int
+
+
+def _entry(position: int, outgoing: Outgoing) -> _Entry:
+    """The checked entry of a message. Raises `LimitExceeded`."""
+    message, body = outgoing.message, encode(outgoing.message)
+    _check("sqs.message_group_id", len(message.tenant), 1, MAX_GROUP_ID)
+    _check("sqs.delay_seconds", outgoing.delay_seconds, 0, MAX_DELAY_SECONDS)
+    _check("sqs.message_bytes", len(body), 1, MAX_BODY_BYTES)  # ASCII, so characters are bytes
+    parameters = {"MessageBody": body, "DelaySeconds": outgoing.delay_seconds, "MessageGroupId": message.tenant}
+    return _Entry(position=position, parameters=parameters, bytes=len(body))
+
+
+def _batches(entries: Iterable[_Entry]) -> Iterator[Sequence[_Entry]]:
+    """In order, as many as one call takes: ten, and together no more than one message may have."""
+    batch: list[_Entry] = []
+    for entry in entries:
+        if len(batch) == MAX_BATCH or sum(other.bytes for other in batch) + entry.bytes > MAX_BODY_BYTES:
+            yield batch
+            batch = []
+        batch.append(entry)
+    if batch:
+        yield batch
 
 
 def received(queue: QueueName, *, message_id: str, receipt: str, body: str, receives: int) -> Received:

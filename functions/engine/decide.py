@@ -10,18 +10,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from functions.engine.control import carry_out
+from functions.engine.crash import interrupt_all
 from functions.engine.draft import Draft
 from functions.engine.effects import Effect
 from functions.engine.errors import IllegalMove
-from functions.engine.events import AttemptFailed, AttemptSucceeded, Claimed, Emitted, Event, Overgrown, Renewed, Swept
+from functions.engine.events import (
+    AttemptFailed,
+    AttemptSucceeded,
+    Claimed,
+    Emitted,
+    Event,
+    MapBroken,
+    MapEnded,
+    MapRang,
+    MapSeen,
+    Move,
+    Noticed,
+    Overgrown,
+    Renewed,
+    Swept,
+)
+from functions.engine.fork import taken_over
 from functions.engine.journal import EventType
 from functions.engine.lease import abandoned
+from functions.engine.maps import end_map, looked_at, rang
 from functions.engine.progress import advance
 from functions.engine.retry import delay
-from functions.engine.run import Fault, Reason, Run, Status, StepState, StepStatus, fault_view
+from functions.engine.run import Fault, Reason, Run, Status, StepStatus, fault_view
 from functions.engine.terms import Terms
-from functions.engine.values import Loaded
-from functions.engine.workflow import OnInterrupt, Workflow
+from functions.engine.values import Loaded, resolve
+from functions.engine.workflow import Workflow
 
 QUEUE_GRACE = timedelta(minutes=1)
 """The sweeper settles a queued run's deadline only this long after it passed: a claim judges it first (R14)."""
@@ -51,49 +70,94 @@ def decide(
     twice. Raises `ValuesMissing` when an expression needs a payload that is not in `loaded`, and
     `IllegalMove` for a claim of a run that can't be claimed.
     """
-    draft = Draft(run, now, terms)
+    draft = Draft(run, workflow, now, terms)
     for event in events:
+        if isinstance(event, Move):
+            carry_out(draft, workflow, event, loaded or {})
+            continue
         if run.terminal:
             break
         match event:
             case Claimed():
-                _claimed(draft, workflow, event)
+                _claimed(draft, workflow, event, loaded or {})
+            case Noticed():
+                draft.look_everywhere = True
             case AttemptSucceeded():
                 if _current(draft, event.step, event.attempt):
                     draft.settle(event.step, StepStatus.SUCCEEDED, EventType.STEP_SUCCEEDED, output=event.output)
             case AttemptFailed():
-                if _current(draft, event.step, event.attempt):
+                # A run that is to be cancelled does not fail any more.
+                if _current(draft, event.step, event.attempt) and not run.cancel_requested:
                     _attempt_failed(draft, workflow, event)
             case Emitted():
                 if _current(draft, event.step, event.attempt):
                     draft.note(
                         EventType.STEP_EMITTED, step=event.step, attempt=event.attempt, data={"data": event.data}
                     )
+            case MapEnded():
+                if _current(draft, event.step, event.attempt):
+                    end_map(draft, workflow, event)
+            case MapSeen():
+                if _open_elsewhere(draft, event.step, event.attempt):
+                    looked_at(draft, event.step)
+            case MapRang():
+                if _open_elsewhere(draft, event.step):
+                    rang(draft, event.step)
+            case MapBroken():
+                if _current(draft, event.step, event.attempt):
+                    draft.step(event.step, status=StepStatus.RETRYING, due_at=draft.now)
             case Renewed():
-                draft.changed |= draft.status is Status.RUNNING
+                draft.changed |= _held(draft)
             case Overgrown():
-                if draft.status is Status.RUNNING:
+                if _held(draft):
                     draft.fail(Reason.STEP_FAILED, Fault(type="record_too_large", message=event.detail))
             case Swept():
                 if draft.status is Status.QUEUED:
                     _judge_queue_deadlines(draft, draft.now - QUEUE_GRACE)
-    if draft.status is Status.RUNNING:
-        advance(draft, workflow, loaded or {})
+    if not draft.by_operator:
+        _go_on(draft, workflow, loaded or {})
     return Decision(run=draft.sealed(), effects=tuple(draft.effects), changed=draft.changed)
+
+
+def _go_on(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
+    """What follows for a held run from what happened."""
+    if draft.status is Status.RUNNING and draft.get("cancel_requested"):
+        draft.cancel()
+    elif draft.status is Status.RUNNING:
+        advance(draft, workflow, loaded)
+    elif draft.status is Status.PAUSED and draft.get("lease_until") is not None and not draft.at_work:
+        # Its last attempt has ended: the holder lets it go.
+        draft.set(lease_until=None, crashes=0)
+
+
+def _held(draft: Draft) -> bool:
+    """Whether somebody may be working on the run: also a paused one, until its attempts have ended."""
+    return draft.status is Status.RUNNING or (draft.status is Status.PAUSED and draft.at_work)
 
 
 def _current(draft: Draft, step: str, attempt: int) -> bool:
     """Whether the record still waits for this attempt's end."""
     state = draft.steps.get(step)
     return (
-        draft.status is Status.RUNNING
+        draft.status in (Status.RUNNING, Status.PAUSED)
         and state is not None
-        and state.status is StepStatus.RUNNING
+        and (state.status is StepStatus.RUNNING or (state.status is StepStatus.WAITING and state.map is not None))
         and state.attempts == attempt
     )
 
 
-def _claimed(draft: Draft, workflow: Workflow, event: Claimed) -> None:
+def _open_elsewhere(draft: Draft, step: str, attempt: int | None = None) -> bool:
+    """Whether the record waits for this map, which goes on elsewhere."""
+    state = draft.steps.get(step)
+    return (
+        state is not None
+        and state.status is StepStatus.WAITING
+        and state.map is not None
+        and attempt in (None, state.attempts)
+    )
+
+
+def _claimed(draft: Draft, workflow: Workflow, event: Claimed, loaded: Loaded) -> None:
     """R2, R7: a queued, due or abandoned run gets a new owner."""
     run = draft.run
     if run.owner == event.owner:
@@ -103,15 +167,16 @@ def _claimed(draft: Draft, workflow: Workflow, event: Claimed) -> None:
         _judge_queue_deadlines(draft, draft.now)
         if draft.ended:
             return
-        draft.set(started_at=draft.now)
-        for name in workflow.steps:
-            draft.steps.setdefault(name, StepState())
     elif draft.status is Status.RUNNING and not crashed:
         raise IllegalMove("a run under a valid lease can't be claimed")
     draft.move(Status.RUNNING, owner=event.owner, epoch=run.epoch + 1, due_at=None)
     draft.note(EventType.RUN_CLAIMED, data={"epoch": run.epoch + 1, "worker": event.worker})
-    if crashed:
-        _crashed(draft, workflow)
+    if run.started_at is None:
+        draft.set(started_at=draft.now)
+        if run.origin is not None:
+            draft.reset(taken_over(resolve(run.origin.checkpoints, loaded), workflow))
+    if crashed and not run.cancel_requested:
+        interrupt_all(draft, workflow)
 
 
 def _judge_queue_deadlines(draft: Draft, by: datetime) -> None:
@@ -121,31 +186,6 @@ def _judge_queue_deadlines(draft: Draft, by: datetime) -> None:
         draft.fail(Reason.EXPIRED_IN_QUEUE, Fault(type="expired_in_queue", message="not started within queue_timeout"))
     elif run.deadline <= by:
         draft.fail(Reason.TIMED_OUT, Fault(type="timed_out", message="the run's timeout passed before it was started"))
-
-
-def _crashed(draft: Draft, workflow: Workflow) -> None:
-    """R7: the last holder died. What it had started is interrupted; too many times, and the run ends."""
-    limit = draft.terms.max_crashes
-    draft.set(crashes=draft.run.crashes + 1)
-    worn_out = [name for name, state in draft.steps.items() if _interrupt(draft, workflow, name, state) >= limit]
-    if draft.ended:
-        return
-    if worn_out or draft.get("crashes") >= limit:
-        what = f"step {worn_out[0]!r} was interrupted {limit} times" if worn_out else f"{limit} workers died in a row"
-        draft.fail(Reason.ATTEMPTS_EXHAUSTED, Fault(type="attempts_exhausted", message=what))
-
-
-def _interrupt(draft: Draft, workflow: Workflow, name: str, state: StepState) -> int:
-    """Mark a running step's attempt as interrupted; returns how often the step was (0: it did not run)."""
-    if state.status is not StepStatus.RUNNING or draft.ended:
-        return 0
-    count = state.interruptions + 1
-    draft.step(name, status=StepStatus.RETRYING, retry_at=draft.now, interruptions=count)
-    draft.note(EventType.STEP_INTERRUPTED, step=name, attempt=state.attempts)
-    if workflow.steps[name].retry.on_interrupt is OnInterrupt.FAIL:
-        fault = Fault(type="interrupted", message="the worker died during the attempt, and on_interrupt is fail")
-        draft.fail_step(workflow.steps[name], fault)
-    return count
 
 
 def _attempt_failed(draft: Draft, workflow: Workflow, event: AttemptFailed) -> None:
@@ -158,7 +198,8 @@ def _attempt_failed(draft: Draft, workflow: Workflow, event: AttemptFailed) -> N
             event.step,
             status=StepStatus.RETRYING,
             failures=failures,
-            retry_at=draft.now + wait,
+            # While the run is paused time stands still; its resumption moves this on.
+            due_at=(draft.get("paused_at") or draft.now) + wait,
             error=event.fault,
         )
         draft.note(

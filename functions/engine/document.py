@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from functions.engine import graph
 from functions.engine.errors import Problem
 from functions.engine.expressions import Place, Reading, escape, read
 from functions.engine.findings import Findings, kind_of, shortened
+from functions.engine.mapcheck import check_map
 from functions.engine.query import Expression
 from functions.engine.values import Json, dump
+from functions.engine.waits import moment_of
 
 DEFAULT_CLASS = "model"
 """The class of workers of a document that names none."""
@@ -29,12 +31,14 @@ MAX_FACTOR = 100
 
 WORKFLOW_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 STEP_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+SIGNAL_NAME = STEP_NAME
 
 _KINDS = ("task", "map", "wait")
-_UNAVAILABLE = ("map", "wait")
-"""Kinds of steps the format has and this version does not run."""
 DOCUMENT_KEYS = ("name", "class", "timeout", "queue_timeout", "steps", "output")
 STEP_KEYS = (*_KINDS, "needs", "join", "when", "on_failure", "input", "timeout", "retry")
+WAIT_KEYS = ("for", "until", "signal", "timeout")
+_TASK_ONLY = ("input", "timeout", "retry")
+"""What says how a task is called: a wait calls none."""
 RETRY_KEYS = ("max_attempts", "backoff", "factor", "max_backoff", "jitter", "on_interrupt")
 _JOINS = ("succeeded", "settled", "any")
 
@@ -141,13 +145,17 @@ class _Checker:
         self._kind_of(step, pointer)
         self._found.one_of(step, "join", _JOINS, pointer)
         self._found.one_of(step, "on_failure", ("fail", "continue"), pointer)
+        places: list[Place] = []
+        if "wait" in step:
+            places.extend(self._wait(step, pointer))
+        if "map" in step:
+            places.extend(check_map(step, pointer, self._found, self._expressions))
         if "timeout" in step:
             self._step_timeout(step["timeout"], f"{pointer}/timeout")
         if "retry" in step:
             self._retry(step["retry"], f"{pointer}/retry")
-        places: list[Place] = []
         for key in ("when", "input"):
-            if key in step:
+            if key in step and not (key == "input" and "map" in step):
                 at = f"{pointer}/{key}"
                 reading = self._expressions(step[key], at)
                 places.extend(reading.places)
@@ -161,17 +169,61 @@ class _Checker:
             given = " and ".join(f"`{kind}`" for kind in kinds) or "none"
             self._add(pointer, f"a step has exactly one of `task`, `map` and `wait`; this one has {given}")
             return
-        kind = kinds[0]
-        if kind in _UNAVAILABLE:
-            self._add(f"{pointer}/{kind}", f"this version runs task steps; `{kind}` is not available yet")
-            return
-        task = step["task"]
+        if kinds == ["task"]:
+            self._task(step["task"], f"{pointer}/task")
+        elif kinds == ["map"] and isinstance(step["map"], dict):
+            if "task" in step["map"]:
+                self._task(step["map"]["task"], f"{pointer}/map/task")
+            else:
+                self._add(f"{pointer}/map", "`task` is missing: what is called for each item")
+
+    def _task(self, task: Json, pointer: str) -> None:
         if not isinstance(task, str):
-            self._add(f"{pointer}/task", f"must be the name of a task, not {kind_of(task)}")
+            self._add(pointer, f"must be the name of a task, not {kind_of(task)}")
         elif task not in self._tasks:
             close = " or ".join(f"`{name}`" for name in self._found.near(task, self._tasks, n=3))
             hint = f"; did you mean {close}?" if close else ""
-            self._add(f"{pointer}/task", f"there is no task `{shortened(task)}`{hint}")
+            self._add(pointer, f"there is no task `{shortened(task)}`{hint}")
+
+    def _wait(self, step: dict[str, Json], pointer: str) -> Sequence[Place]:
+        """Check what a step waits for; its expressions come back."""
+        for key in _TASK_ONLY:
+            if key in step and "task" not in step and "map" not in step:
+                hint = "; a wait's `timeout` stands inside `wait`" if key == "timeout" else ""
+                self._add(f"{pointer}/{key}", f"a wait calls no task and has no `{key}`{hint}")
+        wait, pointer = step["wait"], f"{pointer}/wait"
+        if not isinstance(wait, dict):
+            self._add(pointer, f"must be an object, not {kind_of(wait)}")
+            return ()
+        self._found.keys(wait, WAIT_KEYS, pointer)
+        given = [key for key in WAIT_KEYS[:3] if key in wait]
+        if len(given) != 1:
+            names = " and ".join(f"`{key}`" for key in given) or "none"
+            self._add(pointer, f"a wait has exactly one of `for`, `until` and `signal`; this one has {names}")
+        if "signal" in wait and not (isinstance(wait["signal"], str) and SIGNAL_NAME.fullmatch(wait["signal"])):
+            self._add(f"{pointer}/signal", "a signal's name is a-z, then up to 62 of a-z, 0-9, _ and -")
+        if "timeout" in wait and "signal" not in wait:
+            self._add(f"{pointer}/timeout", "only a wait for a signal has a `timeout`")
+        for key in ("for", "timeout"):
+            if key in wait:
+                self._within_the_run(self._found.duration(wait[key], f"{pointer}/{key}"), f"{pointer}/{key}")
+        if "until" not in wait:
+            return ()
+        at = f"{pointer}/until"
+        if not isinstance(wait["until"], str):
+            self._add(at, f"must be a time, or an expression that gives one, not {kind_of(wait['until'])}")
+            return ()
+        reading = self._expressions(wait["until"], at)
+        if not reading.places and not reading.problems:
+            try:
+                moment_of(wait["until"])
+            except ValueError as error:
+                self._add(at, str(error))
+        return reading.places
+
+    def _within_the_run(self, seconds: float | None, pointer: str) -> None:
+        if seconds is not None and self._timeout_seconds is not None and seconds > self._timeout_seconds:
+            self._add(pointer, f"longer than the whole run's timeout, {self._timeout_seconds:g}s")
 
     def _needs(self, name: str, needs: Json, pointer: str, steps: Mapping[str, Json]) -> list[str]:
         """Check a step's needs by themselves; the sound ones come back."""
@@ -218,11 +270,11 @@ class _Checker:
             elif upstream is not None and not upstream.holds(mentioned, name):
                 self._add(pointer, f"step `{mentioned}` is not upstream of `{name}`; add it to `needs`")
 
-    def _expressions(self, source: Json, pointer: str) -> Reading:
+    def _expressions(self, source: Json, pointer: str, *, in_map: bool = False) -> Reading:
         reading = read(source, pointer)
         for problem in reading.problems:
             self._add(problem.pointer, problem.detail)
-        for at, expression in reading.places:
+        for at, expression in () if in_map else reading.places:
             for root in sorted(expression.roots & {"item", "index"}):
                 self._add(at, f"`{root}` is there only inside a map")
         return reading
@@ -234,8 +286,7 @@ class _Checker:
         if self._max_step_seconds is not None and seconds > self._max_step_seconds:
             limit = f"{self._max_step_seconds:g}s"
             self._add(pointer, f"longer than {limit}, the longest step of class `{self._class_name}`")
-        if self._timeout_seconds is not None and seconds > self._timeout_seconds:
-            self._add(pointer, f"longer than the whole run's timeout, {self._timeout_seconds:g}s")
+        self._within_the_run(seconds, pointer)
 
     def _retry(self, retry: Json, pointer: str) -> None:
         if not isinstance(retry, dict):

@@ -5,29 +5,34 @@ Only `decide` and its rooms use it, for the length of one call; outside there ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from functions.engine.effects import Effect, ReturnPlace, StartAttempt
+from functions.engine.effects import Effect, ReturnPlace, StartAttempt, StartMap, StopMap
 from functions.engine.journal import Entry, EventType
 from functions.engine.run import TERMINAL, Fault, Reason, Run, Status, StepState, StepStatus, check_move, fault_view
+from functions.engine.steps import Steps
 from functions.engine.terms import Terms
-from functions.engine.values import Json
-from functions.engine.workflow import OnFailure, Step
+from functions.engine.values import Json, Value
+from functions.engine.workflow import OnFailure, Step, Workflow
 
 
 class Draft:
     """The next record in the making. `now` never lies before the journal's last entry (R11)."""
 
-    def __init__(self, run: Run, now: datetime, terms: Terms) -> None:
+    def __init__(self, run: Run, workflow: Workflow, now: datetime, terms: Terms) -> None:
         self.run = run
         self.terms = terms
         self.now = max(now, run.journal[-1].at) if run.journal else now
-        self.steps: dict[str, StepState] = dict(run.steps)
+        self.steps = Steps(run, workflow)
         self.effects: list[Effect] = []
         self.changed = False
         self.newly_settled: list[str] = []
+        self.by_operator = False
+        self.look_everywhere = False
+        self._workflow = workflow
         self._entries: list[Entry] = []
         self._fields: dict[str, Any] = {}
         self._seq = run.last_seq
@@ -55,6 +60,21 @@ class Draft:
         )
         self.changed = True
 
+    def has_time_for(self, step: Step) -> bool:
+        """Whether an attempt at the step, or at an item of it, would end before the horizon (R11)."""
+        horizon = self.terms.horizon
+        return horizon is None or self.now + timedelta(seconds=step.timeout_seconds) <= horizon
+
+    @property
+    def seq(self) -> int:
+        """The newest journal entry's `seq` in this draft."""
+        return self._seq
+
+    @property
+    def at_work(self) -> bool:
+        """Whether an attempt of the run is recorded as running."""
+        return any(state.status is StepStatus.RUNNING for state in self.steps.values())
+
     @property
     def ended(self) -> bool:
         """Whether the run is terminal in this draft."""
@@ -75,14 +95,14 @@ class Draft:
 
     def step(self, name: str, **fields: Any) -> StepState:
         """Change a step's state."""
-        state = replace(self.steps.get(name) or StepState(), **fields)
+        state = replace(self.steps[name], **fields)
         self.steps[name] = state
         self.changed = True
         return state
 
     def settle(self, name: str, status: StepStatus, kind: EventType, *, data: Json = None, **fields: Any) -> None:
         """End a step and note it. Any settled step is progress: the count of crashes starts anew (R7)."""
-        state = self.step(name, status=status, finished_at=self.now, retry_at=None, **fields)
+        state = self.step(name, status=status, finished_at=self.now, due_at=None, **fields)
         self.note(kind, step=name, attempt=state.attempts or None, data=data)
         self.set(crashes=0)
         self.newly_settled.append(name)
@@ -95,13 +115,8 @@ class Draft:
             self.fail(Reason.STEP_FAILED, Fault(type=fault.type, message=message))
 
     def fail(self, reason: Reason, fault: Fault) -> None:
-        """End the run as failed; what still runs or waits for a retry is cancelled."""
-        for name, state in self.steps.items():
-            if state.status in (StepStatus.RUNNING, StepStatus.RETRYING):
-                self.steps[name] = replace(state, status=StepStatus.CANCELLED, finished_at=self.now, retry_at=None)
-                self.note(EventType.STEP_CANCELLED, step=name, attempt=state.attempts)
-        # What this very decision would have started is cancelled with the rest.
-        self.effects = [effect for effect in self.effects if not isinstance(effect, StartAttempt)]
+        """End the run as failed; what still runs or waits is cancelled."""
+        self._break_off()
         self._end(
             Status.FAILED,
             EventType.RUN_FAILED,
@@ -110,20 +125,60 @@ class Draft:
             error=fault,
         )
 
+    def cancel(self) -> None:
+        """End the run as cancelled, and with it what still runs or waits."""
+        self._break_off()
+        self._end(Status.CANCELLED, EventType.RUN_CANCELLED, None)
+
+    def _break_off(self) -> None:
+        stops: list[Effect] = []
+        begun = {effect.step for effect in self.effects if isinstance(effect, StartMap)}
+        for name, state in self.steps.items():
+            if state.status in (StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING):
+                self.steps[name] = replace(state, status=StepStatus.CANCELLED, finished_at=self.now, due_at=None)
+                self.note(EventType.STEP_CANCELLED, step=name, attempt=state.attempts)
+                if state.status is StepStatus.WAITING and state.map is not None and name not in begun:
+                    stops.append(StopMap(step=name))
+                elif state.map is not None:
+                    self.steps[name] = replace(self.steps[name], map=replace(state.map, plan=None))
+        # What this very decision would have started is cancelled with the rest.
+        self.effects = [effect for effect in self.effects if not isinstance(effect, StartAttempt | StartMap)]
+        self.effects += stops
+
     def succeed(self, output: Json) -> None:
         """End the run as succeeded."""
         self._end(Status.SUCCEEDED, EventType.RUN_SUCCEEDED, None, output=output)
 
     def _end(self, status: Status, kind: EventType, data: Json, **fields: Any) -> None:
-        self.move(status, finished_at=self.now, expires_at=self.now + self.terms.retention, due_at=None, **fields)
+        self.set(finished_at=self.now, expires_at=self.now + self.terms.retention)
+        self.move(status, due_at=None, paused_at=None, cancel_requested=False, **fields)
         self.note(kind, data=data)
+
+    def take_signal(self, step: str, name: str, payload: Value) -> None:
+        """A wait for a signal is over. Signals of that name that came before can pass no later wait."""
+        self.settle(step, StepStatus.SUCCEEDED, EventType.STEP_SUCCEEDED, output=payload)
+        self.set(signals=tuple(signal for signal in self.get("signals") if signal.name != name))
+
+    def reset(self, states: Mapping[str, StepState]) -> None:
+        """Begin these steps again, as these states, wherever their old ones lie."""
+        sealed = self.run.sealed
+        hidden = [name for name in states if name not in self.steps and self.steps.sealed_status(name) is not None]
+        if hidden:
+            marks = dict.fromkeys(map(self._workflow.position, hidden))
+            sealed = replace(sealed, statuses=sealed.marked(marks, len(self._workflow.steps)))
+            self.steps.unseal(sealed)
+            self.set(sealed=sealed)
+        self.steps.update(states)
+        self.changed = True
 
     def sealed(self) -> Run:
         """The next record; the very same object when nothing changed."""
         if not self.changed:
             return self.run
         fields = dict(self._fields)
-        if fields.get("status", self.run.status) is Status.RUNNING:
+        status = fields.get("status", self.run.status)
+        at_work = status is Status.RUNNING or (status is Status.PAUSED and self.at_work)
+        if at_work and not self.by_operator:
             # Every commit of a holder renews its lease; none needs a write of its own for that.
             fields["lease_until"] = self.now + self.terms.lease
-        return replace(self.run, steps=self.steps, journal=(*self.run.journal, *self._entries), **fields)
+        return replace(self.run, steps=dict(self.steps), journal=(*self.run.journal, *self._entries), **fields)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from functions.engine.lease import abandoned, held
+from functions.engine.maps import open_elsewhere
 from functions.engine.message import Envelope, Wake
 from functions.engine.run import Run, Status
 from functions.engine.terms import Terms
@@ -45,7 +46,25 @@ class HandBack:
     until: datetime
 
 
-Verdict = Claim | Apart | Drop | HandBack
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Look at these maps, which go on elsewhere; then take the run if one has ended, or if it is due besides (R4, R9).
+
+    While they go on, and nothing else is due, a look is no claim.
+    """
+
+    maps: tuple[str, ...]
+    due_besides: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Somebody holds the run: put the end of this map into its record, for the holder to see."""
+
+    map_step: str
+
+
+Verdict = Claim | Apart | Drop | HandBack | Look | Tell
 
 
 def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms, *, receives: int) -> Verdict:
@@ -83,14 +102,40 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, terms: Terms, *, receive
     if abandoned(row, now, terms):
         return Apart()
     if row.status is Status.RUNNING and held(row, now, terms):
+        if wake.map_step is not None and wake.map_step in open_elsewhere(row):
+            due_at = row.steps[wake.map_step].due_at
+            return Tell(wake.map_step) if due_at is None or due_at > now else Drop("its holder looks at the map")
         again = receives > 1 or wake.outages > 0
         return HandBack(_lease_end(row, now, terms)) if again else Drop("the run is in good hands")
     if row.status is Status.WAITING and row.due_at is not None:
+        maps = _due_maps(wake, row, now)
+        if maps:
+            return Look(maps, due_besides=_due_besides(row, now))
         if row.due_at <= now:
-            return Claim()
+            # Its holder died while it was paused.
+            return Apart() if row.crashes else Claim()
         if row.due_at <= now + SOON:
             return HandBack(row.due_at)
     return Drop(f"nothing is due: {row.status}")
+
+
+def _due_maps(wake: Wake, row: Run, now: datetime) -> tuple[str, ...]:
+    """The open maps that are due for a look, and the one that rings."""
+    return tuple(
+        name
+        for name in open_elsewhere(row)
+        if name == wake.map_step or ((due_at := row.steps[name].due_at) is not None and due_at <= now)
+    )
+
+
+def _due_besides(row: Run, now: datetime) -> bool:
+    """Whether a waiting run is due for more than a look at its maps."""
+    if row.due_at is None or row.due_at > now:
+        return False
+    looks = {row.steps[name].due_at for name in open_elsewhere(row)}
+    others = (state.due_at for name, state in row.steps.items() if name not in open_elsewhere(row))
+    # A run that is due at a time that is no step's was handed over, or an operator moved it.
+    return row.deadline <= now or row.due_at not in looks or any(at is not None and at <= now for at in others)
 
 
 def _lease_end(row: Run, now: datetime, terms: Terms) -> datetime:

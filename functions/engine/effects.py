@@ -33,4 +33,18 @@ class ReturnPlace:
     place: Place
 
 
-Effect = StartAttempt | Ring | ReturnPlace
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartMap:
+    """Have the items of this map step worked on elsewhere. Lost: the next look at the open map starts it (R9)."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopMap:
+    """End this map's execution elsewhere. Lost: its batches find the run ended and do nothing (R9)."""
+
+    step: str
+
+
+Effect = StartAttempt | Ring | ReturnPlace | StartMap | StopMap

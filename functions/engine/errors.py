@@ -7,6 +7,8 @@
     │   ├── LimitExceeded            a hard limit of ours or of AWS, named
     │   ├── NotFound                 no such run, workflow or token (for this tenant)
     │   ├── KeyReused                an idempotency key that came before with another body
+    │   ├── WrongState               the run's state does not allow what an operator asks for: 409
+    │   ├── SignalsFull              a run holds as many signals as it may, and none was taken: 409
     │   └── QueueFull                no place in the class's queue: 429
     ├── Conflict                     a conditional write lost; carries the record that won
     ├── InfrastructureError          not the run's fault: try again later
@@ -69,6 +71,24 @@ class NotFound(CallerError):
 
 class KeyReused(CallerError):
     """The idempotency key came before, with another body."""
+
+
+class WrongState(CallerError):
+    """An operator's move that the run's state does not allow; `status` is that state."""
+
+    def __init__(self, operation: str, status: str, *, cancelling: bool = False) -> None:
+        state = "being cancelled" if cancelling else status
+        super().__init__(f"the run is {state}: {operation} is not possible")
+        self.operation = operation
+        self.status = status
+
+
+class SignalsFull(CallerError):
+    """The run holds as many signals as it may that no wait has taken yet."""
+
+    def __init__(self, status: str, limit: int) -> None:
+        super().__init__(f"the run is {status} and holds {limit} signals that no wait has taken, the limit")
+        self.limit = limit
 
 
 class QueueFull(CallerError):

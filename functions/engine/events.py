@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from functions.engine.fanout import ItemError
 from functions.engine.run import Fault
 from functions.engine.values import Json, Value
 
@@ -61,10 +62,104 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MapEnded:
+    """Every item of a map has an end: `failed` of them failed, the first `errors` say why.
+
+    `output` has a result for each item, in item order, null for one that failed.
+    """
+
+    step: str
+    attempt: int
+    output: Value
+    failed: int
+    errors: tuple[ItemError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapSeen:
+    """A map was found still going on elsewhere."""
+
+    step: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapRang:
+    """A map elsewhere says that it has ended: its holder should look."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapBroken:
+    """A map in its worker has no time left there; what it has done is recorded, the rest is for the next worker."""
+
+    step: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overgrown:
     """The record that would follow from what happened is too big for the store; `detail` names the limit."""
 
     detail: str
 
 
-Event = Claimed | AttemptSucceeded | AttemptFailed | Emitted | Renewed | Swept | Overgrown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """The holder goes by a record that an operator has written: any step may be able to move."""
+
+
+# --- operators' moves (R10): each is decided alone, on the record as it stands --------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed:
+    """A move's idempotency key, and what it says, both as short hashes."""
+
+    key: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAsked:
+    """An operator cancels the run; `by` is the token's owner, here and below."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseAsked:
+    """An operator wants no new step to start, and deadlines to stand still."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeAsked:
+    """An operator lets a paused run go on."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signalled:
+    """A signal for the run, for the wait of that name that is open or comes next."""
+
+    by: str
+    name: str
+    payload: Value
+    keyed: Keyed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveAsked:
+    """An operator lets a failed or cancelled run go on from where it ended."""
+
+    by: str
+    keyed: Keyed | None = None
+
+
+Move = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
+MapEvent = MapEnded | MapSeen | MapRang | MapBroken
+Event = Move | Noticed | Claimed | AttemptSucceeded | AttemptFailed | Emitted | Renewed | Swept | Overgrown | MapEvent

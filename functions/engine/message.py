@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from functions.engine.journal import Entry, EventType
-from functions.engine.run import Place, Run
+from functions.engine.run import Origin, Place, Run
 from functions.engine.values import Value
 
 
@@ -47,17 +47,22 @@ class Envelope:
     deadline: datetime
     queue_deadline: datetime | None = None
     place: Place | None = None
+    origin: Origin | None = None
     outages: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """Look at this run again: a hint, never a truth (R4). `class_name` says whose `resume` queue it uses."""
+    """Look at this run again: a hint, never a truth (R4). `class_name` says whose `resume` queue it uses.
+
+    `map_step` is a map that rings because it has ended elsewhere, or could not be started there.
+    """
 
     tenant: str
     run_id: str
     submission: str
     class_name: str
+    map_step: str | None = None
     outages: int = 0
 
 
@@ -98,11 +103,14 @@ def envelope_of(run: Run) -> Envelope:
         deadline=run.deadline,
         queue_deadline=run.queue_deadline,
         place=run.place,
+        origin=run.origin,
     )
 
 
 def first_version(envelope: Envelope) -> Run:
     """Version 1 of the run an envelope carries: `queued`, one journal entry."""
+    origin = envelope.origin
+    accepted = None if origin is None else {"forked_from": origin.run_id, "from_step": origin.from_step}
     return Run(
         tenant=envelope.tenant,
         id=envelope.run_id,
@@ -118,5 +126,6 @@ def first_version(envelope: Envelope) -> Run:
         deadline=envelope.deadline,
         queue_deadline=envelope.queue_deadline,
         place=envelope.place,
-        journal=(Entry(seq=1, at=envelope.accepted_at, type=EventType.RUN_ACCEPTED),),
+        origin=origin,
+        journal=(Entry(seq=1, at=envelope.accepted_at, type=EventType.RUN_ACCEPTED, data=accepted),),
     )

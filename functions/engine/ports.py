@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from functions.engine.errors import InfrastructureError, LimitExceeded
+from functions.engine.fanout import MapRecord
 from functions.engine.message import Message, QueueName, Received
 from functions.engine.run import Place, Run
+from functions.engine.segments import Segment
 from functions.engine.values import BlobRef, Json
 
 # --- runs -------------------------------------------------------------------------------------
@@ -51,6 +54,15 @@ class RunKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DueKey:
+    """A row of the due index: a run's address, and when somebody must look at it."""
+
+    tenant: str
+    run_id: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKey:
     """A row of the list index: enough to find a run and to go on after it."""
 
@@ -72,10 +84,19 @@ class Bucket:
 class RunStore(Protocol):
     """Runs' records: strongly consistent reads, conditional whole-record writes, two lagging indexes."""
 
-    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
-        """Write the whole record.
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
+        """Write the whole record; returns its size in bytes as the store counts it.
 
         Raises `Conflict` with the record that stands (or None), `LimitExceeded` when it is too big for an item.
+        """
+
+    async def put_segment(self, key: RunKey, segment: Segment, *, now: datetime) -> None:
+        """Store an immutable segment of a run's record, before the head that names it is put."""
+
+    async def segments(self, run: Run) -> Sequence[Segment]:
+        """The segments this record names, oldest first, strongly consistent.
+
+        Raises `NotFound` when one is missing: the record is gone or has been replaced meanwhile.
         """
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
@@ -89,8 +110,8 @@ class RunStore(Protocol):
     ) -> Sequence[IndexKey]:
         """Up to `limit` index rows of a bucket, newest first (or oldest first), strictly after `before`. May lag."""
 
-    async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
-        """Waiting runs whose `due_at` is not after `until`, earliest first. May lag."""
+    async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
+        """A class's waiting runs whose `due_at` is not after `until`, earliest first. May lag."""
 
 
 # --- queues -----------------------------------------------------------------------------------
@@ -105,11 +126,29 @@ class QueueDepth:
     delayed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message to be sent with others, and for how long it is not to be delivered (0–900 s)."""
+
+    message: Message
+    delay_seconds: int = 0
+
+
+NotSent = LimitExceeded | InfrastructureError
+"""Why a message may not have been sent: only `Unanswered` leaves open whether it was."""
+
+
 class WorkQueue(Protocol):
     """Queues with at-least-once delivery, visibility, delays up to 900 s."""
 
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
         """Send one message; its tenant is its fairness group. Raises `LimitExceeded` (delay 0–900 s, 1 MiB)."""
+
+    async def send_many(self, queue: QueueName, messages: Sequence[Outgoing]) -> Sequence[NotSent | None]:
+        """Send any number in as few calls as may be: what became of each, in order; None: it was sent.
+
+        One message's error says nothing of the others. Raises none of these errors itself.
+        """
 
     async def receive(
         self, queue: QueueName, *, limit: int, wait_seconds: int, visibility_seconds: int
@@ -156,8 +195,78 @@ class Places(Protocol):
     async def load(self, class_name: str) -> ClassLoad:
         """What the counters say now."""
 
+    async def held(self, class_name: str) -> Mapping[Place, int]:
+        """How many places are taken by shard and hour, strongly consistent; where there are none, none is named."""
+
+    async def write_off(self, class_name: str, place: Place, *, surplus: int, standing: int) -> bool:
+        """Subtract leaked places, provided exactly `standing` are still counted there; whether it was done.
+
+        Written off places have not drained. Never retried below this call; asked again after no
+        answer, the condition tells.
+        """
+
     async def sample(self, class_name: str, *, now: datetime, oldest_accepted_at: datetime | None) -> None:
         """Remember the drained total and the oldest queued run; adopt the configured bound, lowering first."""
+
+
+# --- maps -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapKey:
+    """The records of one map step in one life of a run (all its tries)."""
+
+    tenant: str
+    run_id: str
+    submission: str
+    step: str
+
+
+class MapRecords(Protocol):
+    """What the batches of maps left behind, one record for each; a record never changes."""
+
+    async def put(self, key: MapKey, record: MapRecord, *, expires_at: datetime) -> None:
+        """Store a batch's record, unless there is one of that try and first index: then nothing changes.
+
+        Raises `LimitExceeded` when it is too big for an item.
+        """
+
+    async def has(self, key: MapKey, *, try_number: int, first: int) -> bool:
+        """Whether there is a record of that try and first index, strongly consistent."""
+
+    async def read(self, key: MapKey) -> Sequence[MapRecord]:
+        """All records of the map, strongly consistent, by try and first index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """An execution of a map elsewhere: what it is called and what it needs to know; the same for whoever starts it.
+
+    `batches` is the key of the list of batches, `batches_at_once` how many of them are worked on at a time.
+    """
+
+    name: str
+    class_name: str
+    tenant: str
+    run_id: str
+    submission: str
+    step: str
+    try_number: int
+    batches: str
+    batches_at_once: int
+
+
+class FanOut(Protocol):
+    """Works on the batches of maps elsewhere, each at least once, and rings at an execution's end."""
+
+    async def start(self, execution: Execution) -> bool:
+        """Start it, once per name; False when there was one already, which may go on or have ended."""
+
+    async def going(self, execution: Execution) -> bool:
+        """Whether it goes on."""
+
+    async def stop(self, execution: Execution) -> None:
+        """End it, if it goes on; batches already begun may be carried through."""
 
 
 # --- payloads ---------------------------------------------------------------------------------
@@ -255,6 +364,16 @@ class Marks(Protocol):
 
     async def put(self, name: str, value: Json) -> None:
         """Remember a JSON value of at most a few KB."""
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+class Secrets(Protocol):
+    """Secrets of the deployment, by name: drawn by whoever needs one first, the same for everybody from then on."""
+
+    async def shared(self, name: str, *, drawn: str) -> str:
+        """The secret of that name, strongly consistent; `drawn` becomes it if there is none yet."""
 
 
 # --- time and chance --------------------------------------------------------------------------

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from functions.engine.draft import Draft
 from functions.engine.effects import Ring, StartAttempt
 from functions.engine.expressions import ExpressionError, Template
 from functions.engine.journal import EventType
+from functions.engine.maps import begin_map
 from functions.engine.run import Fault, Reason, Run, Status, StepState, StepStatus
 from functions.engine.scope import evaluate
+from functions.engine.steps import Steps
 from functions.engine.terms import MAX_DELAY
 from functions.engine.values import Json, Loaded
+from functions.engine.waiting import end_wait, open_wait
+from functions.engine.waits import WaitFor, WaitUntil
 from functions.engine.workflow import Join, Step, Workflow
+
+_BY_TIME = frozenset({StepStatus.RETRYING, StepStatus.WAITING})
+"""States that end when their time has come."""
 
 
 def advance(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
@@ -25,20 +32,32 @@ def advance(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
     starved = _start_what_can(draft, workflow, loaded)
     if draft.ended:
         return
-    if all(state.settled for state in draft.steps.values()):
+    if draft.steps.all_settled:
         _finish(draft, workflow, loaded)
         return
-    _let_go_if_idle(draft, starved=starved)
+    _let_go_if_idle(draft, workflow, starved=starved)
 
 
 def next_timer(run: Run) -> datetime:
-    """When a held run needs a decision though nothing happens: a retry falls due, or its deadline."""
-    return min([run.deadline, *(s.retry_at for s in run.steps.values() if s.retry_at is not None)])
+    """When a held run needs a decision though nothing happens: a step falls due, or its deadline.
+
+    While it is paused there is no such time.
+    """
+    if run.status is Status.PAUSED:
+        return datetime.max.replace(tzinfo=UTC)
+    return min([run.deadline, *(s.due_at for s in run.steps.values() if s.due_at is not None)])
+
+
+def watched(run: Run, workflow: Workflow) -> bool:
+    """Whether an operator's move may mean work at once for the holder, who has to look for it (R10)."""
+    if run.cancel_requested or run.status is Status.PAUSED:
+        return True
+    return any(_opened_by_others(state, workflow.steps[name]) for name, state in run.steps.items())
 
 
 def attempt_input(run: Run, workflow: Workflow, step: str, loaded: Loaded) -> Json:
     """The input of a started attempt, derived again from the record (a lost `StartAttempt`)."""
-    return evaluate(workflow.steps[step].input, run, dict(run.steps), loaded)
+    return evaluate(workflow.steps[step].input, run, Steps(run, workflow), loaded)
 
 
 def _start_what_can(draft: Draft, workflow: Workflow, loaded: Loaded) -> bool:
@@ -49,8 +68,11 @@ def _start_what_can(draft: Draft, workflow: Workflow, loaded: Loaded) -> bool:
     while ready and not draft.ended:
         name = ready.popleft()
         step, state = workflow.steps[name], draft.steps[name]
-        if state.status is StepStatus.RETRYING and state.retry_at is not None and state.retry_at <= draft.now:
+        if state.status is StepStatus.RETRYING and state.due_at is not None and state.due_at <= draft.now:
             starved |= not _start(draft, step, loaded)
+        elif state.status is StepStatus.WAITING and state.due_at is not None and state.due_at <= draft.now:
+            if step.wait is not None:
+                end_wait(draft, step)
         elif state.status is StepStatus.PENDING:
             match _join(step, draft.steps):
                 case True:
@@ -69,18 +91,18 @@ def _candidates(draft: Draft, workflow: Workflow) -> Iterable[str]:
     """The steps that may move now: those behind what was just settled, and retries.
 
     A held record has no other step that could start, or it would have started before; that keeps
-    the cost of a step independent of how many the workflow has. Only after a claim, or where a
-    step may have been held back for want of time, all are looked at.
+    the cost of a step independent of how many the workflow has. Only after a claim or an operator's
+    move, or where a step may have been held back for want of time, all are looked at.
     """
     horizon = draft.terms.horizon
-    claimed = draft.get("owner") != draft.run.owner
+    claimed = draft.get("owner") != draft.run.owner or draft.look_everywhere
     if claimed or (horizon is not None and draft.now + timedelta(seconds=workflow.longest_step_seconds) > horizon):
         return list(workflow.steps)
     behind = [name for settled in draft.newly_settled for name in workflow.dependents(settled)]
-    return behind + [name for name, state in draft.steps.items() if state.status is StepStatus.RETRYING]
+    return behind + [name for name, state in draft.steps.items() if state.status in _BY_TIME]
 
 
-def _join(step: Step, steps: dict[str, StepState]) -> bool | None:
+def _join(step: Step, steps: Steps) -> bool | None:
     """Whether the step is to run (True), to be skipped (False), or to wait (None)."""
     needs = [steps[name].status for name in step.needs]
     succeeded = sum(status is StepStatus.SUCCEEDED for status in needs)
@@ -105,31 +127,41 @@ def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
         if not wanted:
             draft.settle(step.name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
             return True
+    if step.wait is not None:
+        open_wait(draft, step, loaded)
+        return True
     return _start(draft, step, loaded)
 
 
 def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
     """Record an attempt as started. Returns False when its timeout does not fit before the horizon (R11)."""
-    horizon = draft.terms.horizon
-    if horizon is not None and draft.now + timedelta(seconds=step.timeout_seconds) > horizon:
+    state = draft.steps[step.name]
+    if step.map is not None and state.status is StepStatus.PENDING:
+        return begin_map(draft, step, loaded)
+    if not draft.has_time_for(step):
         return False
     try:
-        value = _evaluate(draft, step.input, loaded)
+        # A map that goes on in another worker has its items pinned.
+        value = _evaluate(draft, step.input, loaded) if step.map is None else None
     except ExpressionError as error:
         draft.fail_step(step, Fault(type="expression_error", message=str(error)))
         return True
-    state = draft.steps[step.name]
     attempt = state.attempts + 1
     draft.step(
         step.name,
         status=StepStatus.RUNNING,
         attempts=attempt,
         started_at=state.started_at or draft.now,
-        retry_at=None,
+        due_at=None,
     )
     draft.note(EventType.STEP_STARTED, step=step.name, attempt=attempt)
     draft.effects.append(StartAttempt(step=step.name, attempt=attempt, input=value))
     return True
+
+
+def _opened_by_others(state: StepState, step: Step) -> bool:
+    """Whether the step waits for what no clock brings: a signal, or a map that runs elsewhere."""
+    return state.status is StepStatus.WAITING and not isinstance(step.wait, WaitFor | WaitUntil)
 
 
 def _evaluate(draft: Draft, template: Template, loaded: Loaded) -> Json:
@@ -153,20 +185,24 @@ def _finish(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
     draft.succeed(output)
 
 
-def _let_go_if_idle(draft: Draft, *, starved: bool) -> None:
+def _let_go_if_idle(draft: Draft, workflow: Workflow, *, starved: bool) -> None:
     """Suspend a run that only waits, and hand over one that has no time left here (R4, R11)."""
-    states = draft.steps.values()
-    if any(state.status is StepStatus.RUNNING for state in states):
+    if draft.at_work:
         return
-    timers = [state.retry_at for state in states if state.retry_at is not None]
+    states = draft.steps.values()
+    timers = [state.due_at for state in states if state.due_at is not None]
+    waiting = any(state.status is StepStatus.WAITING for state in states)
+    due = min([draft.run.deadline, *timers])
     horizon = draft.terms.horizon
     if starved or (horizon is not None and draft.now >= horizon):
-        due, why = draft.now if starved or not timers else min(timers), "hand_over"
-    elif timers and min(timers) > draft.now + draft.terms.suspend_after:
-        due, why = min(timers), "retry"
+        due, why = draft.now if starved or not (timers or waiting) else due, "hand_over"
+    elif any(_opened_by_others(state, workflow.steps[name]) for name, state in draft.steps.items()):
+        # However near the next timer is: what is waited for rings, and nobody may sit on it.
+        why = "wait"
+    elif timers and due > draft.now + draft.terms.suspend_after:
+        why = "wait" if waiting else "retry"
     else:
         return
-    due = min(due, draft.run.deadline)
     draft.move(Status.WAITING, due_at=due, crashes=0)
     draft.note(EventType.RUN_SUSPENDED, data={"for": why})
     if due <= draft.now + MAX_DELAY:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from functions.engine.errors import IllegalMove
+from functions.engine.errors import IllegalMove, WrongState
+from functions.engine.fanout import MapState
 from functions.engine.journal import Entry
-from functions.engine.values import Json, Value
+from functions.engine.values import BlobRef, Json, Value
 
 SCHEMA = 1
 """The record format this code writes. It reads this and every lower number (R12)."""
@@ -51,6 +52,37 @@ def check_move(old: Status, new: Status) -> None:
         raise IllegalMove(f"{old} → {new}")
 
 
+class Operation(StrEnum):
+    """What an operator may do to a run."""
+
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SIGNAL = "signal"
+    REDRIVE = "redrive"
+    FORK = "fork"
+
+
+_LIVE = frozenset(Status) - TERMINAL
+OPERATIONS: Mapping[Operation, frozenset[Status]] = {
+    Operation.CANCEL: _LIVE | {Status.CANCELLED},  # what is so already stays so: asking again is no conflict
+    Operation.PAUSE: _LIVE,
+    Operation.RESUME: _LIVE,
+    Operation.SIGNAL: _LIVE,
+    Operation.REDRIVE: frozenset({Status.FAILED, Status.CANCELLED}),
+    Operation.FORK: frozenset(Status),
+}
+"""The states in which each operation is possible; in any other it is a conflict that says the state (R10)."""
+
+
+def check_operation(operation: Operation, run: Run) -> None:
+    """Raises `WrongState` unless the run's state allows the operation."""
+    if run.status not in OPERATIONS[operation]:
+        raise WrongState(operation, run.status)
+    if run.cancel_requested and operation not in (Operation.CANCEL, Operation.FORK):
+        raise WrongState(operation, run.status, cancelling=True)
+
+
 class Reason(StrEnum):
     """Why a failed run failed."""
 
@@ -65,7 +97,8 @@ class StepStatus(StrEnum):
 
     PENDING = "pending"  # not all its needs are settled, or its turn has not come
     RUNNING = "running"  # an attempt was recorded as started and has no recorded end
-    RETRYING = "retrying"  # failed, to be tried again at `retry_at`
+    RETRYING = "retrying"  # failed, to be tried again at `due_at`
+    WAITING = "waiting"  # a wait that is open, or a map that runs elsewhere
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -94,7 +127,9 @@ class StepState:
     """What is recorded of a step: its checkpoint once settled.
 
     `attempts` counts executions begun, `failures` those that ended in an error, `interruptions`
-    those whose worker died; an attempt is at most one of the latter two.
+    those whose worker died; an attempt is at most one of the latter two. `due_at` is when the step
+    needs a look: its next attempt, the end of its wait, the next look at its map. `map` is what is
+    recorded of a map step beside.
     """
 
     status: StepStatus = StepStatus.PENDING
@@ -103,14 +138,19 @@ class StepState:
     interruptions: int = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    retry_at: datetime | None = None
+    due_at: datetime | None = None
     output: Value = None
     error: Fault | None = None
+    map: MapState | None = None
 
     @property
     def settled(self) -> bool:
         """Whether the step has ended, however."""
         return self.status in SETTLED
+
+
+HOUR_SECONDS = 3_600
+"""What an hour of acceptance is, in seconds. A setting, so that tests need not wait for real ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +161,78 @@ class Place:
     hour: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRef:
-    """The name of a sealed, immutable part of the record: the seqs `[first_seq, last_seq]` it holds (R8)."""
+UNSEALED = "."
+"""In `Sealed.statuses`: a step whose state is in the head, or which has not begun."""
 
+_CODES: Mapping[StepStatus, str] = {
+    StepStatus.SUCCEEDED: "s",
+    StepStatus.FAILED: "f",
+    StepStatus.SKIPPED: "k",
+    StepStatus.CANCELLED: "c",
+}
+_STATUSES: Mapping[str, StepStatus] = {code: status for status, code in _CODES.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """What the head knows of the parts of the record that lie in immutable segments (R8).
+
+    `newest` is the newest segment's name (each names the one before it), `last_seq` the last journal
+    entry in any of them. `statuses` has one character for each step of the workflow, in document
+    order ("" stands for none sealed), so that deciding on the run needs no segment.
+    """
+
+    newest: str | None = None
+    last_seq: int = 0
+    statuses: str = ""
+
+    def status(self, position: int) -> StepStatus | None:
+        """The state of the sealed step at that position of the document; None for one that is not sealed."""
+        return _STATUSES.get(self.statuses[position]) if self.statuses else None
+
+    @property
+    def steps(self) -> int:
+        """How many steps are sealed."""
+        return len(self.statuses) - self.statuses.count(UNSEALED)
+
+    def marked(self, states: Mapping[int, StepStatus | None], size: int) -> str:
+        """`statuses` with the steps at these positions sealed so (None: not sealed any more), of `size` steps."""
+        marks = list(self.statuses or UNSEALED * size)
+        for position, status in states.items():
+            marks[position] = UNSEALED if status is None else _CODES[status]
+        return "".join(marks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """A signal nobody has taken yet: its journal `seq`, its name, its payload (over 1 KB by reference)."""
+
+    seq: int
     name: str
-    first_seq: int
-    last_seq: int
+    payload: Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """An operator's keyed move that was carried out: hashes of its key and of what it said, and its journal `seq`."""
+
+    key: str
+    content: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a fork goes on from: the run and step, and the checkpoints it takes over.
+
+    `since` is when the first of its forebears was accepted: payloads live no longer than a run's
+    life from then, and so the fork may not either (R15).
+    """
+
+    run_id: str
+    from_step: str
+    checkpoints: BlobRef
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +241,10 @@ class Run:
 
     `version` counts writes, `epoch` claims, `try_number` redrives from 1. `owner` is the claim id of the
     worker that holds the run, or held it last (R3). `lease_until` is meaningful while the run is
-    held. `due_at` is the time by which somebody must look at a waiting run (R4). `steps` is in
-    document order. Times are aware UTC with milliseconds.
+    held. `due_at` is the time by which somebody must look at a waiting run (R4). `steps` holds the
+    steps that have begun or ended and are not sealed; one that is in neither is pending. `signals`
+    are those not yet taken, oldest first; `receipts` the keyed moves last carried out;
+    `cancel_requested` asks the holder to end the run. Times are aware UTC with milliseconds.
     """
 
     tenant: str
@@ -172,7 +279,12 @@ class Run:
     crashes: int = 0
     steps: Mapping[str, StepState] = field(default_factory=dict)
     journal: tuple[Entry, ...] = ()
-    segments: tuple[SegmentRef, ...] = ()
+    sealed: Sealed = Sealed()
+    signals: tuple[Signal, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    paused_at: datetime | None = None
+    cancel_requested: bool = False
+    origin: Origin | None = None
 
     @property
     def terminal(self) -> bool:
@@ -184,4 +296,4 @@ class Run:
         """The newest journal entry's `seq`."""
         if self.journal:
             return self.journal[-1].seq
-        return self.segments[-1].last_seq if self.segments else 0
+        return self.sealed.last_seq

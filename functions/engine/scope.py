@@ -6,21 +6,26 @@ from datetime import UTC
 
 from functions.engine.expressions import Template
 from functions.engine.run import Run, StepState, fault_view
+from functions.engine.steps import Steps
 from functions.engine.values import BlobRef, Json, Loaded, Value, ValuesMissing, resolve
 
-_UNBEGUN = StepState()
 
-
-def evaluate(template: Template, run: Run, steps: dict[str, StepState], loaded: Loaded) -> Json:
+def evaluate(template: Template, run: Run, steps: Steps, loaded: Loaded) -> Json:
     """The template's value for the run with these steps.
 
     Only what the template names is put in front of it. Raises `ValuesMissing` for payloads that
     are not loaded, `ExpressionError` when an expression fails.
     """
+    return template.evaluate(scope_of(template, run, steps, loaded))
+
+
+def scope_of(template: Template, run: Run, steps: Steps, loaded: Loaded) -> dict[str, Json]:
+    """What the template can see of the run, and no more than it names. Raises `ValuesMissing`."""
     needed: list[Value] = []
     if "input" in template.roots:
         needed.append(run.input)
-    needed += [steps[name].output for name in template.outputs if name in steps]
+    states = {name: steps.checkpoint(name, loaded) for name in template.steps}
+    needed += [states[name].output for name in template.outputs]
     missing = [v for v in needed if isinstance(v, BlobRef) and v.key not in loaded]
     if missing:
         raise ValuesMissing(missing)
@@ -34,14 +39,13 @@ def evaluate(template: Template, run: Run, steps: dict[str, StepState], loaded: 
             "created_at": run.created_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
     if "steps" in template.roots:
-        scope["steps"] = {name: _step(name, steps, template, loaded) for name in template.steps}
-    return template.evaluate(scope)
+        scope["steps"] = {name: _step(state, name in template.outputs, loaded) for name, state in states.items()}
+    return scope
 
 
-def _step(name: str, steps: dict[str, StepState], template: Template, loaded: Loaded) -> Json:
-    state = steps.get(name, _UNBEGUN)
+def _step(state: StepState, with_output: bool, loaded: Loaded) -> Json:
     return {
         "status": str(state.status),
-        "output": resolve(state.output, loaded) if name in template.outputs else None,
+        "output": resolve(state.output, loaded) if with_output else None,
         "error": fault_view(state.error),
     }

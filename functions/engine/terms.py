@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 MAX_DELAY = timedelta(seconds=900)
 """SQS delays a message by at most 15 minutes; what is due later needs no message until then (R4)."""
@@ -18,7 +20,11 @@ class Terms:
 
     `skew` is how far two honest clocks may differ; `suspend_after` is the longest wait a worker
     sits out holding the run; `max_crashes` is how many crashes in a row, or interruptions of one
-    step, end a run; `retention` is how long an ended run's row lives.
+    step, end a run; `retention` is how long an ended run's row lives, `max_life` the longest a run
+    goes on after its acceptance, however often it is paused or redriven (R15). A map has at most `max_map_items`;
+    one of fewer than `inline_map_items` stays with its worker, and elsewhere no batch has more than
+    `map_batch` items. `fan_out` has the classes that can map elsewhere, and the longest attempt at an item, in
+    seconds, there.
     """
 
     lease: timedelta
@@ -26,4 +32,9 @@ class Terms:
     suspend_after: timedelta
     max_crashes: int
     retention: timedelta
+    max_life: timedelta = timedelta(days=365)
     horizon: datetime | None = None
+    max_map_items: int = 10_000
+    inline_map_items: int = 50
+    map_batch: int = 25
+    fan_out: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -28,14 +28,26 @@ class BlobRef:
 
 
 Value = Json | BlobRef
-Loaded = Mapping[str, Json]
-"""Payloads by the key of their reference."""
+Loaded = Mapping[str, Any]
+"""Payloads, and checkpoints of sealed steps, by the key of their reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedStep:
+    """The checkpoint of a step that lies in a segment of the record; loaded, it stands under `key`."""
+
+    step: str
+
+    @property
+    def key(self) -> str:
+        """A key that no payload has: theirs begin with a tenant."""
+        return f"\0{self.step}"
 
 
 class ValuesMissing(LookupError):
     """Not an error but a request: load these references and ask again."""
 
-    def __init__(self, refs: Iterable[BlobRef]) -> None:
+    def __init__(self, refs: Iterable[BlobRef | SealedStep]) -> None:
         super().__init__("referenced payloads are not loaded")
         self.refs = tuple(refs)
 
@@ -117,9 +129,7 @@ def parse(text: bytes | str) -> Json:
     deeper than Python's parser follows.
     """
     try:
-        return json.loads(
-            text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique_keys
-        )
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique_keys)
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error
 

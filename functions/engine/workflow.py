@@ -17,7 +17,9 @@ from functions.engine import graph
 from functions.engine.duration import parse_duration
 from functions.engine.errors import InvalidDocument
 from functions.engine.expressions import Template, compile_template
+from functions.engine.fanout import DEFAULT_ITEM_SECONDS, MapSpec, map_of
 from functions.engine.values import Json, dump
+from functions.engine.waits import WaitSpec, wait_of
 
 DEFAULT_CLASS = documents.DEFAULT_CLASS
 DEFAULT_TIMEOUT_SECONDS = documents.DEFAULT_TIMEOUT_SECONDS
@@ -66,17 +68,34 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: the task it calls, with what, after which others, and what its failure means."""
+    """One step: the task it calls or what it waits for, after which others, and what its failure means.
+
+    `task` is empty for a step that calls none; `input`, `timeout_seconds` and `retry` are a task's. With a `map`
+    they are those of one item.
+    """
 
     name: str
-    task: str
+    task: str = ""
+    wait: WaitSpec | None = None
+    map: MapSpec | None = None
     needs: tuple[str, ...] = ()
     join: Join = Join.SUCCEEDED
     when: Template | None = None
     on_failure: OnFailure = OnFailure.FAIL
     input: Template
-    timeout_seconds: float
+    timeout_seconds: float = 0.0
     retry: RetryPolicy = RetryPolicy()
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """Everything of the step that is evaluated against its run."""
+        over = None if self.map is None else self.map.over
+        return tuple(template for template in (self.when, self.input, over) if template is not None)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The steps whose record this one may look at before it has settled."""
+        return frozenset(self.needs).union(*(template.steps for template in self.templates))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +114,14 @@ class Workflow:
     output: Template | None = None
     longest_step_seconds: float = field(init=False, repr=False, compare=False)
     _dependents: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _readers: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _positions: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         needs = {name: step.needs for name, step in self.steps.items()}
+        reads = {name: tuple(sorted(step.reads)) for name, step in self.steps.items()}
+        object.__setattr__(self, "_readers", graph.dependents(reads))
+        object.__setattr__(self, "_positions", {name: position for position, name in enumerate(self.steps)})
         object.__setattr__(self, "_dependents", graph.dependents(needs))
         longest = max((step.timeout_seconds for step in self.steps.values()), default=0.0)
         object.__setattr__(self, "longest_step_seconds", longest)
@@ -105,6 +129,14 @@ class Workflow:
     def dependents(self, name: str) -> tuple[str, ...]:
         """The steps that need this one directly, in document order; KeyError for a name that is no step."""
         return self._dependents[name]
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """The steps that need this one or read it in an expression, in document order."""
+        return self._readers[name]
+
+    def position(self, name: str) -> int:
+        """Where the step stands in the document, from 0; KeyError for a name that is no step."""
+        return self._positions[name]
 
 
 def check(document: Json, *, name: str | None, tasks: Collection[str], classes: Mapping[str, float]) -> Workflow:
@@ -137,17 +169,27 @@ def load(document: Json, *, version: str, max_step_seconds: float) -> Workflow:
 
 
 def _step(name: str, source: Mapping[str, Json], max_step_seconds: float) -> Step:
+    mapped = source.get("map")
+    task, given = (source.get("task", ""), source.get("input", {})) if mapped is None else _of_item(mapped)
+    longest = max_step_seconds if mapped is None else min(max_step_seconds, DEFAULT_ITEM_SECONDS)
     return Step(
         name=name,
-        task=source["task"],
+        task=task,
+        wait=wait_of(source["wait"]) if "wait" in source else None,
+        map=None if mapped is None else map_of(mapped),
         needs=tuple(source.get("needs", ())),
         join=Join(source.get("join", Join.SUCCEEDED)),
         when=_template(source["when"]) if "when" in source else None,
         on_failure=OnFailure(source.get("on_failure", OnFailure.FAIL)),
-        input=_template(source.get("input", {})),
-        timeout_seconds=_seconds(source, "timeout", max_step_seconds),
+        input=_template(given),
+        timeout_seconds=_seconds(source, "timeout", longest) if task else 0.0,
         retry=_retry(source["retry"]) if "retry" in source else RetryPolicy(),
     )
+
+
+def _of_item(mapped: Mapping[str, Json]) -> tuple[str, Json]:
+    """The task of a map's items, and what it is given: the item itself where the map does not say."""
+    return mapped["task"], mapped.get("input", "${item}")
 
 
 def _retry(source: Mapping[str, Json]) -> RetryPolicy:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
-from functions.engine.effects import ReturnPlace, Ring
+from functions.engine.effects import ReturnPlace, Ring, StartMap, StopMap
 from functions.engine.errors import InfrastructureError, Unanswered
 from functions.engine.run import Run
+from functions.runtime.maps import Maps, execution_of
 from functions.runtime.rings import ring
 from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.wiring import Services
 
-RETURN_SECONDS = 60.0
-"""A place is returned within this time after its commit or not at all: place repair relies on it (R6)."""
-
 PAUSE_SECONDS = 1.0
 """Pause between tries to return a place that was refused."""
+
+START_PAUSES_SECONDS = (0.2, 1.0, 2.0)
+START_AGAIN = timedelta(seconds=30)
+"""When Step Functions refuses a map (300 starts a second are its default quota): pauses, then somebody looks again."""
+
+Following = Ring | ReturnPlace | StartMap | StopMap
+"""Effects that are carried out beside the run."""
 
 
 class Aftermath:
@@ -23,11 +29,20 @@ class Aftermath:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._maps = Maps(services)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def follow(self, run: Run, effect: Ring | ReturnPlace, *, committed: float) -> None:
+    def follow(self, run: Run, effect: Following, *, committed: float) -> None:
         """Begin the effect of a commit, made at `committed` on the monotonic clock or a little later."""
-        call = self._ring(run, effect) if isinstance(effect, Ring) else self._return(run, effect, committed)
+        match effect:
+            case Ring():
+                call = self._ring(run, effect)
+            case ReturnPlace():
+                call = self._return(run, effect, committed)
+            case StartMap():
+                call = self._start(run, effect)
+            case StopMap():
+                call = self._stop(run, effect)
         task = asyncio.create_task(call)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -42,17 +57,38 @@ class Aftermath:
         for task in self._tasks:
             task.cancel()
 
-    async def _ring(self, run: Run, effect: Ring) -> None:
+    async def _ring(self, run: Run, effect: Ring, *, map_step: str | None = None) -> None:
         try:
-            await ring(self._services, run, effect.at)
+            await ring(self._services, run, effect.at, map_step=map_step)
         except InfrastructureError as error:
             logger().warning("a wake was not sent; the sweeper rings", extra={"run_id": run.id, "error": str(error)})
 
+    async def _start(self, run: Run, effect: StartMap) -> None:
+        why = ""
+        for pause in START_PAUSES_SECONDS:
+            try:
+                return await self._maps.start(run, effect.step)
+            except InfrastructureError as error:
+                why = str(error)
+                await self._services.clock.sleep(pause)
+        facts = {"run_id": run.id, "step": effect.step, "error": why}
+        logger().warning("a map was not started elsewhere; it is tried again in half a minute", extra=facts)
+        return await self._ring(run, Ring(at=self._services.clock.now() + START_AGAIN), map_step=effect.step)
+
+    async def _stop(self, run: Run, effect: StopMap) -> None:
+        try:
+            await self._services.fan_out.stop(execution_of(run, effect.step))
+        except InfrastructureError as error:
+            facts = {"run_id": run.id, "step": effect.step, "error": str(error)}
+            logger().warning("a map was not stopped; its batches find the run ended", extra=facts)
+
     async def _return(self, run: Run, effect: ReturnPlace, committed: float) -> None:
         why = "its commit was known too late"
-        clock = self._services.clock
-        # Asked before each try: the process may have been frozen between two.
-        while clock.monotonic() < committed + RETURN_SECONDS:
+        clock, window = self._services.clock, self._services.settings.place_return_seconds
+        until = clock.now() + timedelta(seconds=window)
+        # Asked before each try, of both clocks: the process may have been frozen between two, and a monotonic clock
+        # need not go on in a frozen one. Place repair relies on it (R6).
+        while clock.monotonic() < committed + window and clock.now() < until:
             try:
                 return await self._services.places.give_back(effect.class_name, effect.place)
             except Unanswered as error:

@@ -39,7 +39,8 @@ __all__ = ["GRACE_SECONDS", "Attempts", "Failed", "Job", "Outcome", "Succeeded"]
 class Job:
     """An attempt to make: which task for which step, with what input, for at most how many seconds.
 
-    `needs` holds the outputs of the step's needs; it may be empty for a task that does not want them.
+    `needs` holds the outputs of the step's needs; it may be empty for a task that does not want them. `index` is the
+    item's, where the step is a map.
     """
 
     tenant: str
@@ -52,6 +53,7 @@ class Job:
     input: Json
     needs: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
     timeout_seconds: float
+    index: int | None = None
 
 
 class Attempts:
@@ -106,6 +108,7 @@ class Attempts:
         context = Context(
             run_id=job.run_id,
             step=job.step,
+            index=job.index,
             tenant=job.tenant,
             submission=job.submission,
             attempt=job.attempt,

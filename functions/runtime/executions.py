@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from functions.engine.errors import NotFound
 from functions.engine.events import AttemptFailed, AttemptSucceeded, Emitted, Event
 from functions.engine.expressions import ExpressionError
 from functions.engine.progress import attempt_input
-from functions.engine.run import Fault, Run, StepStatus
+from functions.engine.run import Fault, Run, StepState, StepStatus
+from functions.engine.steps import Steps
 from functions.engine.values import Json, Value
 from functions.engine.workflow import Workflow
 from functions.runtime.attempts import Attempts, Failed, Job, Succeeded
+from functions.runtime.inline import InlineMaps
+from functions.runtime.maps import Maps
+from functions.runtime.patience import insist
 from functions.runtime.payloads import Payloads
 from functions.runtime.wiring import Services
 from functions.tasks.registry import find
@@ -37,12 +42,16 @@ class Executions:
         workflow: Workflow,
         payloads: Payloads,
         post: Callable[[Event], None],
+        *,
+        horizon: Callable[[], datetime | None] = lambda: None,
     ) -> None:
         self._services = services
         self._attempts = attempts
         self._workflow = workflow
         self._payloads = payloads
         self._post = post
+        self._maps = Maps(services)
+        self._inline = InlineMaps(services, attempts, workflow, payloads, horizon)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._halted = False
@@ -56,7 +65,7 @@ class Executions:
         wanted = {
             Attempt(name, state.attempts): None
             for name, state in record.steps.items()
-            if state.status is StepStatus.RUNNING
+            if state.status is StepStatus.RUNNING or self._to_be_looked_at(state)
         }
         for attempt in [running for running in self._running if running not in wanted]:
             self._running.pop(attempt).cancel()
@@ -65,6 +74,11 @@ class Executions:
             self._running[attempt] = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _to_be_looked_at(self, state: StepState) -> bool:
+        """Whether the step is a map that goes on elsewhere, and a look at it is due: the look is its execution here."""
+        open_elsewhere = state.status is StepStatus.WAITING and state.map is not None
+        return open_elsewhere and state.due_at is not None and state.due_at <= self._services.clock.now()
 
     def halt(self) -> None:
         """Stop all at once, and start none any more."""
@@ -86,6 +100,11 @@ class Executions:
             raise
 
     async def _outcome(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Event:
+        state = record.steps[attempt.step]
+        if state.status is StepStatus.WAITING:
+            return await insist(self._services.clock, lambda: self._maps.look(record, self._workflow, attempt.step))
+        if state.map is not None:
+            return await self._inline.run(record, attempt.step)
         try:
             job = await self._job(record, attempt, inputs)
         except (ExpressionError, NotFound) as error:
@@ -108,7 +127,7 @@ class Executions:
             value = inputs[attempt]
         else:
             value = await self._payloads.provide(
-                lambda loaded: attempt_input(record, self._workflow, attempt.step, loaded), patient=True
+                record, lambda loaded: attempt_input(record, self._workflow, attempt.step, loaded), patient=True
             )
         return Job(
             tenant=record.tenant,
@@ -130,7 +149,11 @@ class Executions:
             return {}  # the attempt itself fails, and says why
         if not wanted:
             return {}
-        return {name: await self._payloads.load(record.steps[name].output, patient=True) for name in needs}
+        steps = Steps(record, self._workflow)
+        outputs = await self._payloads.provide(
+            record, lambda loaded: {name: steps.checkpoint(name, loaded).output for name in needs}, patient=True
+        )
+        return {name: await self._payloads.load(output, patient=True) for name, output in outputs.items()}
 
     async def _output(self, record: Run, attempt: Attempt, outcome: Succeeded) -> Value:
         """The output as it goes into the record: big ones are in S3 before the record names them."""

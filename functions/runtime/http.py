@@ -34,8 +34,11 @@ def to_json(answer: object) -> bytes:
 def _plain(value: object) -> object:
     match value:
         case BaseModel():
-            fields = type(value).model_fields.items()
-            given = {info.serialization_alias or name: getattr(value, name) for name, info in fields}
+            given: dict[str, object] = {}
+            for name, info in type(value).model_fields.items():
+                part = getattr(value, name)
+                if info.exclude_if is None or not info.exclude_if(part):
+                    given[info.serialization_alias or name] = part
             return {**given, **(value.model_extra or {})}
         case datetime():
             return rfc3339(value)
@@ -43,11 +46,19 @@ def _plain(value: object) -> object:
             raise TypeError(f"{type(value).__name__} is no part of an answer")
 
 
+def _nothing(value: object) -> bool:
+    return value is None or value == []
+
+
 class Links(Outgoing):
-    """Where to go from here, relative to the API's base URL."""
+    """Where to go from here, relative to the API's base URL.
+
+    `stream` shows the events to whoever has it, without a token, for an hour: a browser's EventSource takes it.
+    """
 
     here: str = Field(serialization_alias="self")
     events: str
+    stream: str
 
 
 class WorkflowVersion(Outgoing):
@@ -175,6 +186,19 @@ class EventList(Outgoing):
     end: bool
 
 
+class StreamEnd(Outgoing):
+    """The last thing a stream says: how the run ended, and the number of its last event."""
+
+    status: Status
+    last_seq: int
+
+
+class SignalReceipt(Outgoing):
+    """A signal was received: the `seq` of its event."""
+
+    seq: int
+
+
 class LaneView(Outgoing):
     """One lane's queue, approximately."""
 
@@ -219,5 +243,31 @@ class ProblemView(Outgoing):
     title: str
     status: int
     detail: str
-    errors: list[ProblemError] = Field(default_factory=list)
-    parameter: str | None = None
+    errors: list[ProblemError] = Field(default_factory=list, exclude_if=_nothing)
+    parameter: str | None = Field(default=None, exclude_if=_nothing)
+    retry_after: int | None = Field(
+        default=None, exclude_if=_nothing, description="Within a batch: seconds, as the header says elsewhere."
+    )
+
+
+class BatchAccepted(Outgoing):
+    """A run of a batch that was accepted (202), or had been before with the same key (200)."""
+
+    status: int
+    run: Accepted
+
+
+class BatchRefused(Outgoing):
+    """A run of a batch that was not accepted: the status and the problem it would have had alone.
+
+    What a header would say beside a problem, when to come back (`retry_after`, seconds), is in it.
+    """
+
+    status: int
+    problem: ProblemView
+
+
+class BatchResults(Outgoing):
+    """What became of each run of a batch, in the order they were sent."""
+
+    results: list[BatchAccepted | BatchRefused]

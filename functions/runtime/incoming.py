@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StringConstraints, field_validator
 
 from functions.engine.duration import parse_duration
 from functions.engine.run import Status
@@ -14,6 +14,8 @@ MAX_WAIT_SECONDS = 25
 MAX_DELAY_SECONDS = 900
 """SQS delays a message by at most 15 minutes."""
 MAX_TAGS = 20
+MAX_BATCH = 100
+"""Runs in one call: what their reservations and rows, side by side, need stays far below API Gateway's 30 s."""
 
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,64}$")]
 TagValue = Annotated[str, StringConstraints(max_length=256)]
@@ -64,6 +66,25 @@ class SubmitBody(Incoming):
 
 
 _DELAY_LIMIT = f"a delay is 0 to {MAX_DELAY_SECONDS} seconds (15 minutes, the limit of SQS)"
+
+
+class BatchBody(Incoming):
+    """Runs to be accepted, each for itself."""
+
+    # Looked at one by one: what is wrong with one must not spoil the others.
+    runs: list[SkipValidation[SubmitBody]] = Field(max_length=MAX_BATCH, description="At most 100.")
+
+
+class ForkBody(Incoming):
+    """Where a fork goes on, and with what."""
+
+    from_step: Annotated[str, StringConstraints(max_length=64)] = Field(
+        description="The step to begin at: it and everything downstream of it runs anew."
+    )
+    input: Any = Field(default=None, description="Another input; without one, the run's own.")
+    version: Annotated[str, StringConstraints(max_length=100)] | None = Field(
+        default=None, description="Another version of the workflow; without one, the run's own."
+    )
 
 
 class RunQuery(Incoming):

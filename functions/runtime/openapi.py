@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from functions.runtime import sse
 from functions.runtime.documents import YAML_TYPES
 from functions.runtime.http import BigValue, Health, ProblemView
 from functions.runtime.problems import PROBLEM_JSON
@@ -17,6 +18,7 @@ from functions.runtime.routes import Call, pattern
 
 _REF = "#/components/schemas/{model}"
 _EVERY_CALL = (401, 403, 500, 503)
+_EVERY_TICKET = (401, 500, 503)
 _Mode = Literal["validation", "serialization"]
 
 
@@ -80,15 +82,28 @@ def _operation(call: Call) -> dict[str, Any]:
                 "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"},
             }
         )
+    if call.streamed:
+        parameters.append(
+            {
+                "name": "Last-Event-ID",
+                "in": "header",
+                "description": "Where a stream goes on: the `id` of the last event seen. Counts instead of `after`.",
+                "schema": {"type": "string", "pattern": "^[0-9]+$"},
+            }
+        )
     operation: dict[str, Any] = {
         "operationId": call.name,
         "summary": inspect.getdoc(call.handler) or call.name,
-        "description": f"Needs the scope `{call.scope.value}`.",
+        "description": "Needs no token." if call.scope is None else f"Needs the scope `{call.scope.value}`.",
         "parameters": parameters,
         "responses": _responses(call),
     }
+    if call.scope is None:
+        operation["security"] = []
     if call.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(call.body)}}}
+    if call.payload:
+        operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": {}}}}
     if call.document:
         types = ("application/json", *sorted(YAML_TYPES))
         operation["requestBody"] = {
@@ -102,9 +117,12 @@ def _responses(call: Call) -> dict[str, Any]:
     responses = {
         str(status): _response(status, "application/json", _ref(model)) for status, model in call.answers.items()
     }
-    for status in sorted({*_EVERY_CALL, *call.problems}):
+    if call.streamed:
+        responses.setdefault("200", {"description": HTTPStatus.OK.phrase, "content": {}})
+        responses["200"]["content"][sse.MEDIA_TYPE] = {"schema": {"type": "string"}}
+    for status in sorted({*(_EVERY_TICKET if call.scope is None else _EVERY_CALL), *call.problems}):
         responses[str(status)] = _response(status, PROBLEM_JSON, _ref(ProblemView))
-    if call.method == "GET":
+    if call.method == "GET" and call.answers:
         responses["303"] = {"description": "The answer is over 5 MB; `Location` reads it for five minutes."}
     return responses
 

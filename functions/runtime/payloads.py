@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from functions.engine.errors import InfrastructureError
-from functions.engine.ports import Blobs, Clock
-from functions.engine.run import Run
-from functions.engine.values import BlobRef, Json, Loaded, Value, ValuesMissing
+from functions.engine.ports import Blobs, Clock, RunStore
+from functions.engine.run import Run, StepState
+from functions.engine.values import BlobRef, Json, Loaded, SealedStep, Value, ValuesMissing
 
 KEPT_BYTES = 32_000_000
 """How much of a run's payloads a worker keeps in memory; past that it forgets them and loads again."""
@@ -31,21 +31,25 @@ class Payloads:
     the end of the lease does; other calls raise them.
     """
 
-    def __init__(self, blobs: Blobs, clock: Clock) -> None:
+    def __init__(self, runs: RunStore, blobs: Blobs, clock: Clock) -> None:
+        self._runs = runs
         self._blobs = blobs
         self._clock = clock
         self._loaded: dict[str, Json] = {}
         self._bytes = 0
 
-    async def provide(self, ask: Callable[[Loaded], Result], *, patient: bool = False) -> Result:
-        """What a pure function answers once it has been given every payload it misses."""
-        needed: dict[str, Json] = {}
+    async def provide(self, run: Run, ask: Callable[[Loaded], Result], *, patient: bool = False) -> Result:
+        """What a pure function answers about a run once it has been given every payload and checkpoint it misses."""
+        needed: dict[str, Any] = {}
         while True:
             try:
                 return ask({**self._loaded, **needed} if needed else self._loaded)
             except ValuesMissing as missing:
                 for ref in missing.refs:
-                    needed[ref.key] = await self.load(ref, patient=patient)
+                    if isinstance(ref, BlobRef):
+                        needed[ref.key] = await self.load(ref, patient=patient)
+                    else:
+                        needed |= await self._checkpoints(run, patient)
 
     async def load(self, value: Value, *, patient: bool = False) -> Json:
         """The JSON a value stands for. Raises `NotFound` when its object is gone."""
@@ -61,6 +65,11 @@ class Payloads:
         ref = await self._tried(lambda: self._blobs.put(key, data), patient)
         self._keep(ref, value)
         return ref
+
+    async def _checkpoints(self, run: Run, patient: bool) -> dict[str, StepState]:
+        """Every sealed step of a run, by the key it is asked for."""
+        segments = await self._tried(lambda: self._runs.segments(run), patient)
+        return {SealedStep(step=name).key: state for segment in segments for name, state in segment.steps.items()}
 
     def _keep(self, ref: BlobRef, value: Json) -> None:
         if self._bytes + ref.bytes > KEPT_BYTES:

@@ -16,6 +16,8 @@ from functions.engine.errors import (
     LimitExceeded,
     NotFound,
     QueueFull,
+    SignalsFull,
+    WrongState,
 )
 from functions.engine.errors import Problem as Fault
 
@@ -36,8 +38,8 @@ class Problem:
     parameter: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def body(self) -> str:
-        """The problem as JSON text."""
+    def content(self) -> dict[str, object]:
+        """The problem as a JSON object."""
         content: dict[str, object] = {
             "type": self.slug,
             "title": self.title,
@@ -48,7 +50,11 @@ class Problem:
             content["errors"] = [{"pointer": f.pointer, "detail": f.detail} for f in self.faults]
         if self.parameter is not None:
             content["parameter"] = self.parameter
-        return json.dumps(content, separators=(",", ":"))
+        return content
+
+    def body(self) -> str:
+        """The problem as JSON text."""
+        return json.dumps(self.content(), separators=(",", ":"))
 
 
 class Refused(FanfoldError):
@@ -165,6 +171,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(slug="not-found", title="Not found", status=404, detail=str(error))
         case KeyReused():
             return Problem(slug="key-reused", title="The idempotency key came before", status=409, detail=str(error))
+        case WrongState() | SignalsFull():
+            return Problem(slug="wrong-state", title="Not possible in this state", status=409, detail=str(error))
         case QueueFull():
             return Problem(
                 slug="queue-full",

@@ -129,7 +129,11 @@ def check_depth(value: Json) -> None:
 
 def body_as(model: type[Model], request: Request) -> Model:
     """The JSON body as a model; refused with every fault at once."""
-    value = request.json()
+    return value_as(model, request.json())
+
+
+def value_as(model: type[Model], value: Json) -> Model:
+    """A JSON value as a model; refused with every fault at once, with pointers into the value."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

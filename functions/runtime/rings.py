@@ -11,9 +11,14 @@ from functions.engine.terms import MAX_DELAY
 from functions.runtime.wiring import Services
 
 
-async def ring(services: Services, run: Run, at: datetime) -> None:
-    """Send the run's wake so that it arrives at `at`, rounded up to a second, at most 15 minutes from now."""
+async def ring(services: Services, run: Run, at: datetime, *, map_step: str | None = None) -> None:
+    """Send the run's wake so that it arrives at `at`, rounded up to a second, at most 15 minutes from now.
+
+    With `map_step` it asks for a look at that map.
+    """
     delay = min(max(at - services.clock.now(), MAX_DELAY * 0), MAX_DELAY)
-    wake = Wake(tenant=run.tenant, run_id=run.id, submission=run.submission, class_name=run.class_name)
+    wake = Wake(
+        tenant=run.tenant, run_id=run.id, submission=run.submission, class_name=run.class_name, map_step=map_step
+    )
     queue = QueueName(class_name=run.class_name, role=RESUME)
     await services.queue.send(queue, wake, delay_seconds=math.ceil(delay.total_seconds()))

@@ -10,38 +10,53 @@ from pydantic import BaseModel
 
 from functions.runtime.access import Scope
 from functions.runtime.answers import Answer
-from functions.runtime.calls import queues, runs, workflows
+from functions.runtime.calls import batch, control, events, queues, runs, workflows
 from functions.runtime.http import (
     Accepted,
+    BatchResults,
     EventList,
     QueueList,
     RunList,
     RunView,
+    SignalReceipt,
     WorkflowList,
     WorkflowSummary,
     WorkflowView,
 )
-from functions.runtime.incoming import EventsQuery, ListQuery, RunQuery, RunsQuery, SubmitBody, WorkflowQuery
+from functions.runtime.incoming import (
+    BatchBody,
+    EventsQuery,
+    ForkBody,
+    ListQuery,
+    RunQuery,
+    RunsQuery,
+    SubmitBody,
+    WorkflowQuery,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call of the API. `handler` takes the desk, the caller, the request and the path's parameters.
 
+    A call without a `scope` needs no token, and its handler takes no caller. One that is `streamed`
+    answers server-sent events too, or (without `answers`) nothing else.
     `answers` has the models of the good answers by status; `problems` the statuses of the bad ones
-    beyond those every call has. A `document` body is a workflow, JSON or YAML.
+    beyond those every call has. A `document` body is a workflow, JSON or YAML; a `payload` is any JSON.
     """
 
     method: str
     path: str
     name: str
-    scope: Scope
+    scope: Scope | None
     handler: Callable[..., Awaitable[Answer]]
     answers: Mapping[int, type[BaseModel]]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     document: bool = False
+    payload: bool = False
     keyed: bool = False
+    streamed: bool = False
     problems: tuple[int, ...] = field(default=())
 
 
@@ -93,6 +108,17 @@ CALLS: tuple[Call, ...] = (
         problems=(400, 404, 409, 413, 422, 429),
     ),
     Call(
+        method="POST",
+        path="/v1/runs/batch",
+        name="submitRuns",
+        scope=Scope.SUBMIT,
+        handler=batch.submit,
+        answers={200: BatchResults},
+        body=BatchBody,
+        keyed=True,
+        problems=(400, 413, 422),
+    ),
+    Call(
         method="GET",
         path="/v1/runs",
         name="listRuns",
@@ -117,10 +143,81 @@ CALLS: tuple[Call, ...] = (
         path="/v1/runs/{id}/events",
         name="listEvents",
         scope=Scope.READ,
-        handler=runs.events,
+        handler=events.listing,
         answers={200: EventList},
         query=EventsQuery,
+        streamed=True,
         problems=(404, 422),
+    ),
+    Call(
+        method="GET",
+        path="/v1/stream/{ticket}",
+        name="streamEvents",
+        scope=None,
+        handler=events.stream,
+        answers={},
+        query=EventsQuery,
+        streamed=True,
+        problems=(404, 422),
+    ),
+    Call(
+        method="POST",
+        path="/v1/runs/{id}/cancel",
+        name="cancelRun",
+        scope=Scope.OPERATE,
+        handler=control.cancel,
+        answers={200: RunView, 202: RunView},
+        problems=(404, 409),
+    ),
+    Call(
+        method="POST",
+        path="/v1/runs/{id}/pause",
+        name="pauseRun",
+        scope=Scope.OPERATE,
+        handler=control.pause,
+        answers={200: RunView, 202: RunView},
+        problems=(404, 409),
+    ),
+    Call(
+        method="POST",
+        path="/v1/runs/{id}/resume",
+        name="resumeRun",
+        scope=Scope.OPERATE,
+        handler=control.resume,
+        answers={200: RunView, 202: RunView},
+        problems=(404, 409),
+    ),
+    Call(
+        method="POST",
+        path="/v1/runs/{id}/redrive",
+        name="redriveRun",
+        scope=Scope.OPERATE,
+        handler=control.redrive,
+        answers={200: RunView, 202: RunView},
+        keyed=True,
+        problems=(404, 409, 422),
+    ),
+    Call(
+        method="POST",
+        path="/v1/runs/{id}/signals/{name}",
+        name="signalRun",
+        scope=Scope.OPERATE,
+        handler=control.signal,
+        answers={200: SignalReceipt, 202: SignalReceipt},
+        payload=True,
+        keyed=True,
+        problems=(400, 404, 409, 413, 422),
+    ),
+    Call(
+        method="POST",
+        path="/v1/runs/{id}/fork",
+        name="forkRun",
+        scope=Scope.OPERATE,
+        handler=control.fork,
+        answers={200: Accepted, 202: Accepted},
+        body=ForkBody,
+        keyed=True,
+        problems=(400, 404, 409, 413, 422, 429),
     ),
     Call(
         method="GET",

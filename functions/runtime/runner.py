@@ -7,35 +7,34 @@ last worker died, are never worked on beside others.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from functions.engine.due import (
     SUSPECT_RECEIVES,
     Apart,
-    Claim,
     Drop,
     HandBack,
+    Look,
+    Tell,
     Verdict,
     on_envelope,
     on_wake,
 )
 from functions.engine.errors import InfrastructureError, Unavailable
-from functions.engine.events import Claimed
+from functions.engine.events import Claimed, Event, MapRang, MapSeen
 from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
 from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.terms import ENVELOPE_LIFE, MAX_DELAY, Terms
 from functions.runtime.attempts import Attempts
+from functions.runtime.looks import Looks
 from functions.runtime.settings import Settings
 from functions.runtime.shell import Ended, Lost, Shell
 from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
-
-PLACE_WINDOW = timedelta(hours=2)
-"""A run created from an older envelope returns no place: its hour of the counter may be repaired by then (R6)."""
 
 CLOCK_RESOLUTION = 2.0
 """Seconds of difference that an answer's `Date` header can't tell from none: it is cut to the second, and late."""
@@ -93,7 +92,12 @@ def terms_of(settings: Settings, horizon: datetime | None = None) -> Terms:
         suspend_after=timedelta(seconds=settings.suspend_after_seconds),
         max_crashes=settings.max_crashes,
         retention=timedelta(days=settings.retention_days),
+        max_life=timedelta(days=settings.max_life_days),
         horizon=horizon,
+        max_map_items=settings.max_map_items,
+        inline_map_items=settings.inline_map_items,
+        map_batch=settings.map_batch,
+        fan_out={name: c.max_item_seconds for name, c in settings.classes.items() if c.state_machine},
     )
 
 
@@ -121,6 +125,8 @@ class Runner:
         self._attempts = attempts
         self._worker = worker
         self._isolate = isolate
+        self._settings = services.settings
+        self._looks = Looks(services, workflows)
         self._alone = alone
         self._horizon: datetime | None = None
         self._shells: set[Shell] = set()
@@ -166,7 +172,8 @@ class Runner:
     async def _open(self, received: Received, envelope: Envelope) -> Disposition:
         """A fresh envelope is claimed blindly, in one write; an old one is looked up first."""
         age = self._now() - envelope.accepted_at
-        if age > PLACE_WINDOW:
+        # A run created from so old an envelope returns no place: its hour of the counter may be repaired by then (R6).
+        if age.total_seconds() > self._services.settings.place_void_seconds:
             row = await self._row(envelope)
             if row is None and age > ENVELOPE_LIFE:
                 count(Metric.DROPPED)
@@ -194,7 +201,23 @@ class Runner:
                     return await self._send_apart(wake_of(message))
                 case Apart() if self._isolate is not None:
                     return await self._isolate(received)
-                case Apart() | Claim():
+                case Tell() if row is not None:
+                    row = await self._looks.note(row, [MapRang(step=verdict.map_step)], terms_of(self._settings))
+                    if row is None:
+                        return Done()
+                case Look() if row is not None:
+                    seen = await self._looks.at(row, verdict.maps)
+                    going_on = [sight for sight in seen if isinstance(sight, MapSeen)]
+                    if len(going_on) == len(seen) and not verdict.due_besides:
+                        row = await self._looks.note(row, going_on, terms_of(self._settings))
+                        if row is None:
+                            return Done()
+                        continue
+                    outcome = await self._hold(*self._basis(message, row), news=seen)
+                    if not isinstance(outcome, Lost) or outcome.held:
+                        return self._after(outcome)
+                    row = outcome.row
+                case _:
                     if isinstance(verdict, Apart):
                         count(Metric.CRASHES)
                         logger().warning("a worker died with a run in hands", extra={"run_id": message.run_id})
@@ -222,11 +245,11 @@ class Runner:
         assert isinstance(message, Envelope), "a wake without a row is dropped"
         return replace(first_version(message), place=None), FirstClaim(submission=message.submission)
 
-    async def _hold(self, base: Run, condition: Condition) -> Ended | Lost:
+    async def _hold(self, base: Run, condition: Condition, *, news: Sequence[Event] = ()) -> Ended | Lost:
         workflow = await self._workflows.get(base.tenant, base.workflow, base.workflow_version)
         terms = terms_of(self._services.settings, self._horizon)
         claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
-        shell = Shell(self._services, self._attempts, workflow, terms, claim=claim)
+        shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news)
         self._shells.add(shell)
         try:
             return await shell.run(base, condition)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
+from functions.engine.run import HOUR_SECONDS
+
 PREFIX = "FANFOLD_"
 MIN_RETENTION_DAYS = 15
 """An ended run's row lives at least this long: envelopes live up to 14 days (SQS's longest retention; R2)."""
@@ -16,13 +18,16 @@ MIN_RETENTION_DAYS = 15
 class ClassSettings:
     """One pool of workers: its lanes (best first), bound of queued runs (0: none), longest step in seconds.
 
-    `queues` maps each lane, `resume` and `dead` to a queue URL.
+    `queues` maps each lane, `resume` and `dead` to a queue URL. `state_machine` is the ARN of the one that works on
+    wide maps ("": all maps stay with their workers), `max_item_seconds` the longest attempt at an item there.
     """
 
     lanes: tuple[str, ...] = ("normal",)
     max_queue_depth: int = 10_000
     max_step_seconds: float = 840
     queues: Mapping[str, str] = field(default_factory=dict)
+    state_machine: str = ""
+    max_item_seconds: float = 240
 
 
 def _default_classes() -> Mapping[str, ClassSettings]:
@@ -58,11 +63,25 @@ class Settings:
     index_shards: int = 1
     due_shards: int = 1
     place_shards: int = 1
+    max_map_items: int = 10_000
+    inline_map_items: int = 50
+    map_batch: int = 25
+    max_map_bytes: int = 32_000_000
     max_waiters: int = 50
     submits_per_minute: int = 6_000
 
-    sweep_batch: int = 200
+    sweep_batch: int = 2_000
     sweep_rings: int = 1_000
+
+    # The windows of place repair (R6): how long a place may be returned after its commit, from what age on an
+    # envelope that creates its row has none, how long ago an hour of acceptance has to have ended before it is looked
+    # at, how long its count has to have stood still, and how many rows a pass looks at.
+    place_hour_seconds: int = HOUR_SECONDS
+    place_return_seconds: float = 60
+    place_void_seconds: float = 7_200
+    repair_after_seconds: float = 10_800
+    repair_again_seconds: float = 120
+    repair_batch: int = 1_000
 
     chaos: bool = False
     ledger: str = ""
@@ -74,6 +93,15 @@ class Settings:
             raise ValueError(f"retention_days must be at least {MIN_RETENTION_DAYS}")
         if self.lease_seconds <= 2 * self.clock_skew_seconds:
             raise ValueError("lease_seconds must be more than twice clock_skew_seconds")
+        # Each window has to be over for certain, on every clock, before the next relies on it.
+        if self.repair_again_seconds < self.place_return_seconds + 2 * self.clock_skew_seconds:
+            raise ValueError("repair_again_seconds must be at least place_return_seconds and twice clock_skew_seconds")
+        settled_seconds = self.place_void_seconds + self.place_return_seconds + 2 * self.clock_skew_seconds
+        if self.repair_after_seconds < settled_seconds:
+            raise ValueError(
+                "repair_after_seconds must be at least place_void_seconds, place_return_seconds"
+                " and twice clock_skew_seconds"
+            )
         for name, settings in self.classes.items():
             if not settings.lanes:
                 raise ValueError(f"class {name} needs at least one lane")

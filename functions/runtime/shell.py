@@ -9,29 +9,38 @@ made it.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from functions.engine.decide import Decision, decide
-from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt
+from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt, StartMap, StopMap
 from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Unanswered
-from functions.engine.events import Claimed, Emitted, Event, Overgrown, Renewed
+from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
 from functions.engine.ports import Condition, Replaces, RunKey
-from functions.engine.progress import next_timer
+from functions.engine.progress import next_timer, watched
 from functions.engine.run import Run, Status, StepStatus
+from functions.engine.sealing import seal
 from functions.engine.terms import Terms
 from functions.engine.values import BlobRef, Json, Loaded, dump
 from functions.engine.workflow import Workflow
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.attempts import Attempts
 from functions.runtime.executions import Attempt, Executions
+from functions.runtime.maps import Maps
 from functions.runtime.payloads import Payloads
 from functions.runtime.tenure import Tenure
 from functions.runtime.wiring import Services
 
 EMIT_SECONDS = 1.0
 """Progress is written at most this often, unless something else is written anyway."""
+
+SEAL_OVER_BYTES = 900
+"""A head that was this big at its last put has what is finished sealed away: a write unit is 1,024 bytes (R8)."""
+
+GLANCE_SECONDS = 1.0
+"""While an operator's move may mean work at once, the record is read this often (R10)."""
 
 STUCK_SECONDS = 1.0
 """When a due timer changed nothing (no time left to start what it is for), it is looked at again after this."""
@@ -73,10 +82,17 @@ class _Put:
 
 
 class Shell:
-    """Claims one run and holds it."""
+    """Claims one run and holds it. `news` is what is known already beside its record: the ends of its maps."""
 
     def __init__(
-        self, services: Services, attempts: Attempts, workflow: Workflow, terms: Terms, *, claim: Claimed
+        self,
+        services: Services,
+        attempts: Attempts,
+        workflow: Workflow,
+        terms: Terms,
+        *,
+        claim: Claimed,
+        news: Sequence[Event] = (),
     ) -> None:
         self._runs = services.runs
         self._clock = services.clock
@@ -85,16 +101,22 @@ class Shell:
         self._workflow = workflow
         self._terms = terms
         self._claim = claim
-        self._payloads = Payloads(services.blobs, services.clock)
-        self._executions = Executions(services, attempts, workflow, self._payloads, self._post)
+        self._payloads = Payloads(services.runs, services.blobs, services.clock)
+        self._executions = Executions(
+            services, attempts, workflow, self._payloads, self._post, horizon=lambda: self._terms.horizon
+        )
         self._aftermath = Aftermath(services)
-        self._inbox: list[Event] = [claim]
+        self._maps = Maps(services)
+        self._inbox: list[Event] = [claim, *news]
         self._news = asyncio.Event()
         self._unanswered: dict[str, _Put] = {}
         self._inputs: dict[Attempt, Json] = {}
         self._refusals = 0
         self._held = False
         self._stuck = False
+        self._seen = 0.0
+        self._bytes = 0
+        self._too_big = False
         self._tenure = Tenure(self._clock, lease=terms.lease, skew=terms.skew, at_end=self._executions.halt)
 
     async def run(self, base: Run, condition: Condition) -> Ended | Lost:
@@ -103,10 +125,11 @@ class Shell:
         Raises an `InfrastructureError` when the claim can't be made.
         """
         self._record, self._condition = base, condition
+        self._key = RunKey(tenant=base.tenant, run_id=base.id)
         try:
             lost = await self._write()
             while lost is None:
-                if self._held and self._record.status is not Status.RUNNING:
+                if self._held and not self._at_it():
                     return Ended(run=self._record)
                 lost = await self._turn() if self._held else await self._write()
             return lost
@@ -118,6 +141,12 @@ class Shell:
             self._tenure.stop()
             await self._executions.stop()
             await self._aftermath.done()
+
+    def _at_it(self) -> bool:
+        """Whether there is anything left for this holder: of a paused run, until its attempts have ended."""
+        record = self._record
+        paused = record.status is Status.PAUSED and record.lease_until is not None
+        return record.status is Status.RUNNING or paused
 
     def hurry(self, horizon: datetime) -> None:
         """From now on start nothing that would still run at `horizon`; let the run go when nothing runs."""
@@ -132,7 +161,9 @@ class Shell:
         inputs, self._inputs = self._inputs, {}
         self._executions.match(self._record, inputs)
         await self._something()
-        return self._lost(None) if self._tenure.over() else await self._write()
+        if self._tenure.over():
+            return self._lost(None)
+        return await self._glance() if self._only_a_glance() else await self._write()
 
     def _lost(self, row: Run | None) -> Lost:
         return Lost(run_id=self._record.id, row=row, held=self._held)
@@ -160,6 +191,7 @@ class Shell:
         wait = self._tenure.renewal_left()
         if self._inbox:
             wait = min(wait, self._tenure.since + EMIT_SECONDS - self._clock.monotonic())
+        wait = min(wait, self._glance_left())
         timer = (self._next_timer() - self._clock.now()).total_seconds()
         return min(wait, max(timer, STUCK_SECONDS) if self._stuck else timer)
 
@@ -168,6 +200,28 @@ class Shell:
         horizon = self._terms.horizon
         idle = not any(state.status is StepStatus.RUNNING for state in self._record.steps.values())
         return min(timer, horizon) if horizon is not None and idle else timer
+
+    def _glance_left(self) -> float:
+        """How long until the record is to be looked at for an operator's move that concerns its holder at once."""
+        if not watched(self._record, self._workflow):
+            return math.inf
+        return self._seen + GLANCE_SECONDS - self._clock.monotonic()
+
+    def _only_a_glance(self) -> bool:
+        """Whether there is nothing to write, and it is time to look."""
+        nothing = not self._inbox and self._tenure.renewal_left() > 0 and self._next_timer() > self._clock.now()
+        return nothing and self._glance_left() <= 0
+
+    async def _glance(self) -> Lost | None:
+        """Read the record, and go by it if somebody has written it."""
+        self._seen = self._clock.monotonic()
+        try:
+            row = await self._runs.get(self._key, now=self._clock.now())
+        except InfrastructureError:
+            return None  # the next renewal sees it, or the next glance
+        if row is not None and row.version == self._record.version:
+            return None
+        return await self._go_by(row)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -178,7 +232,9 @@ class Shell:
         if self._held and self._tenure.renewal_left() <= 0:
             renewal = (Renewed(),)
         try:
-            decision = await self._payloads.provide(lambda loaded: self._decide((*events, *renewal), loaded))
+            decision = await self._payloads.provide(
+                self._record, lambda loaded: self._decide((*events, *renewal), loaded)
+            )
             if not decision.changed:
                 del self._inbox[: len(events)]
                 # Only a timer that is due: one may ring a moment early, the clock's grain being coarser.
@@ -187,7 +243,7 @@ class Shell:
             self._stuck = False
             put = await self._prepared(decision, len(events))
             self._unanswered[put.run.write_id] = put
-            await self._runs.put(put.run, self._condition, now=self._clock.now())
+            self._bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
         except Conflict as conflict:
             return await self._go_by(conflict.current)
         except Unanswered:
@@ -195,6 +251,9 @@ class Shell:
         except InfrastructureError:
             return await self._refused()
         except LimitExceeded as error:
+            if not self._too_big:
+                self._too_big = True
+                return None
             if not self._held or any(isinstance(event, Overgrown) for event in events):
                 raise
             # Nothing was written. What made the record too big is dropped, and the run ends saying so.
@@ -213,7 +272,17 @@ class Shell:
             if len(data) > self._inline_bytes:
                 ref = await self._payloads.store(run, f"output/{run.write_id}", run.output, data)
                 run = replace(run, output=ref)
+        run = await self._sealed(await self._maps.pinned(run))
         return _Put(run=run, events=events, effects=decision.effects, sent=self._clock.monotonic())
+
+    async def _sealed(self, run: Run) -> Run:
+        """The record with what is finished sealed away, when its head is about to outgrow a write unit (R8)."""
+        if not self._too_big and (self._bytes <= SEAL_OVER_BYTES or run.terminal):
+            return run
+        head, segments = seal(run, self._workflow, committed_seq=self._record.last_seq, all_of_it=self._too_big)
+        for segment in segments:
+            await self._runs.put_segment(self._key, segment, now=self._clock.now())
+        return head
 
     def _answered(self, put: _Put) -> None:
         """The put is done: its events leave the inbox, its effects follow."""
@@ -225,21 +294,21 @@ class Shell:
             match effect:
                 case StartAttempt():
                     self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
-                case Ring() | ReturnPlace():
+                case Ring() | ReturnPlace() | StartMap() | StopMap():
                     self._aftermath.follow(put.run, effect, committed=put.sent)
 
     def _hold(self, record: Run, *, sent: float | None) -> None:
         self._held = True
         self._record = record
         self._condition = Replaces(version=record.version, submission=record.submission)
+        self._seen = self._clock.monotonic()
         self._tenure.extend(record.lease_until, since=sent)
 
     async def _look(self) -> Lost | None:
         """After a put without an answer: the record says whether it was done."""
         await self._pause()
         try:
-            key = RunKey(tenant=self._record.tenant, run_id=self._record.id)
-            row = await self._runs.get(key, now=self._clock.now())
+            row = await self._runs.get(self._key, now=self._clock.now())
         except InfrastructureError:
             return await self._refused()
         return await self._go_by(row)
@@ -251,11 +320,14 @@ class Shell:
             done = self._unanswered.get(row.write_id) or self._written_over(row)
             if done is not None:
                 self._answered(replace(done, run=row))
+                if row.write_id != done.run.write_id:
+                    self._inbox.append(Noticed())
             elif row.version != self._record.version:
                 # An operator's move, over a renewal or our last record.
                 first = min((put.sent for put in self._unanswered.values()), default=None)
                 self._unanswered.clear()
                 self._hold(row, sent=None if self._held else first)
+                self._inbox.append(Noticed())
             else:
                 return await self._refused()
             return None

@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from functions.engine.errors import (
     Conflict,
@@ -25,9 +25,9 @@ from functions.engine.errors import (
     Unavailable,
 )
 from functions.engine.message import Envelope, QueueName, first_version
-from functions.engine.ports import Absent, Blobs, Clock, Ids, Places, RunKey, RunStore, WorkQueue
-from functions.engine.run import Place, Run
-from functions.engine.values import Json, Value, dump
+from functions.engine.ports import Absent, Blobs, Clock, Ids, NotSent, Outgoing, Places, RunKey, RunStore, WorkQueue
+from functions.engine.run import Origin, Place, Run
+from functions.engine.values import BlobRef, Value, dump
 from functions.engine.workflow import Workflow
 from functions.runtime.payloads import payload_key
 from functions.runtime.settings import Settings
@@ -46,12 +46,13 @@ class Submission:
     tenant: str
     workflow: str
     workflow_version: str | None = None
-    input: Json = field(default_factory=dict)
+    input: Value = field(default_factory=dict)
     lane: str = "normal"
     tags: Mapping[str, str] = field(default_factory=dict)
     delay_seconds: float = 0
     request_hash: str
     key: str | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,17 @@ class Submitted:
 
     run: Run
     replayed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A submission that has its place and is ready to be sent to `queue`; `run` is version 1 of what it becomes."""
+
+    asked: Submission
+    place: Place
+    queue: QueueName
+    run: Run
+    outgoing: Outgoing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,32 +93,23 @@ class Submitter:
         Raises `NotFound`, `InvalidDocument` (a lane or class there is none of), `QueueFull`,
         `KeyReused`, or an `InfrastructureError`.
         """
-        run_id = self._run_id(asked)
-        if asked.key is not None:
-            key = RunKey(tenant=asked.tenant, run_id=run_id)
+        key = run_key(asked)
+        if key is not None:
             standing = await self.runs.get(key, now=self.clock.now())
             if standing is not None:
-                return _replay(standing, asked)
-        workflow = await self._workflow(asked)
-        envelope, place = await self._sent(asked, run_id, workflow)
-        run = first_version(envelope)
-        standing = await self._create(run)
-        if standing is None or standing.submission == run.submission:
-            # The row is ours; where a worker was faster than this put, its record is the news.
-            count(Metric.RUNS_ACCEPTED)
-            return Submitted(run=standing or run, replayed=False)
-        # Two submits with one key at once: the other's row stands, our envelope is void at its claim.
-        await self._give_back(workflow.class_name, place)
-        return _replay(standing, asked)
+                return replay(standing, asked)
+        prepared = await self.prepare(asked, await self.workflow(asked))
+        error: NotSent | None = None
+        try:
+            await self.queue.send(
+                prepared.queue, prepared.outgoing.message, delay_seconds=prepared.outgoing.delay_seconds
+            )
+        except (LimitExceeded, InfrastructureError) as not_sent:
+            error = not_sent
+        return await self.conclude(prepared, error)
 
-    def _run_id(self, asked: Submission) -> str:
-        if asked.key is None:
-            seed = (self.ids.token() + self.ids.token()).encode()
-        else:
-            seed = asked.tenant.encode() + b"\0" + asked.key.encode()
-        return "r" + base64.b32encode(hashlib.sha256(seed).digest()).decode("ascii")[:25].lower()
-
-    async def _workflow(self, asked: Submission) -> Workflow:
+    async def workflow(self, asked: Submission) -> Workflow:
+        """The workflow a submission names, if it may run. Raises `NotFound` or `InvalidDocument`."""
         if asked.workflow_version is None:
             workflow = await self.workflows.current(asked.tenant, asked.workflow)
         else:
@@ -134,9 +137,10 @@ class Submitter:
             )
         return workflow
 
-    async def _sent(self, asked: Submission, run_id: str, workflow: Workflow) -> tuple[Envelope, Place]:
-        """Reserve, store a big input, send. Once this returns, the run will be executed."""
+    async def prepare(self, asked: Submission, workflow: Workflow) -> Prepared:
+        """Reserve a place and store a big input: what is to be sent next. Whatever becomes of it, `conclude` it."""
         now = self.clock.now()
+        run_id = (run_key(asked) or RunKey(tenant=asked.tenant, run_id=_drawn_id(self.ids))).run_id
         submission = self.ids.token()
         # Unanswered: at most a place too many, which the sweeper heals.
         try:
@@ -146,7 +150,8 @@ class Submitter:
             raise
         # Timeouts count from when the run may begin: else a delay near its timeout could only ever expire.
         start = now + timedelta(seconds=asked.delay_seconds)
-        life = timedelta(days=self.settings.max_life_days)
+        begun = now if asked.origin is None else asked.origin.since
+        end = begun + timedelta(days=self.settings.max_life_days)
         queue_timeout = workflow.queue_timeout_seconds
         try:
             envelope = Envelope(
@@ -161,24 +166,45 @@ class Submitter:
                 tags=dict(asked.tags),
                 request_hash=asked.request_hash,
                 accepted_at=now,
-                deadline=min(start + timedelta(seconds=workflow.timeout_seconds), now + life),
+                deadline=min(start + timedelta(seconds=workflow.timeout_seconds), end),
                 queue_deadline=None if queue_timeout is None else start + timedelta(seconds=queue_timeout),
                 place=place,
+                origin=asked.origin,
             )
         except InfrastructureError:
             # No envelope left this process, whatever became of the object: the place is nobody's.
-            await self._give_back(workflow.class_name, place)
+            await self._give_back(workflow.class_name, place, since=now)
             raise
-        queue = QueueName(class_name=workflow.class_name, role=asked.lane)
-        try:
-            await self.queue.send(queue, envelope, delay_seconds=math.ceil(asked.delay_seconds))
-        except (Throttled, Unavailable, LimitExceeded):
-            await self._give_back(workflow.class_name, place)
-            raise
-        # Any other end of the send leaves open whether the envelope is out: the place stays taken.
-        return envelope, place
+        return Prepared(
+            asked=asked,
+            place=place,
+            queue=QueueName(class_name=workflow.class_name, role=asked.lane),
+            run=first_version(envelope),
+            outgoing=Outgoing(message=envelope, delay_seconds=math.ceil(asked.delay_seconds)),
+        )
 
-    async def _stored(self, value: Json, key: str) -> Value:
+    async def conclude(self, prepared: Prepared, error: NotSent | None) -> Submitted:
+        """The accepted run, once its envelope was sent (no `error`). Raises the error, `KeyReused`, or another
+        `InfrastructureError` when the row can't be created.
+        """
+        if error is not None:
+            # What is only not answered may be out, and then needs its place.
+            if isinstance(error, (Throttled, Unavailable, LimitExceeded)):
+                await self._give_back(prepared.queue.class_name, prepared.place, since=prepared.run.created_at)
+            raise error
+        run = prepared.run
+        standing = await self._create(run)
+        if standing is None or standing.submission == run.submission:
+            # The row is ours; where a worker was faster than this put, its record is the news.
+            count(Metric.RUNS_ACCEPTED)
+            return Submitted(run=standing or run, replayed=False)
+        # Two submits with one key at once: the other's row stands, our envelope is void at its claim.
+        await self._give_back(prepared.queue.class_name, prepared.place, since=prepared.run.created_at)
+        return replay(standing, prepared.asked)
+
+    async def _stored(self, value: Value, key: str) -> Value:
+        if isinstance(value, BlobRef):
+            return value
         data = dump(value)
         return value if len(data) <= self.settings.inline_bytes else await self.blobs.put(key, data)
 
@@ -191,6 +217,9 @@ class Submitter:
         until = self.clock.monotonic() + PUT_BUDGET_SECONDS
         pause = 0.05
         while True:
+            if (self.clock.now() - run.created_at).total_seconds() > self.settings.place_void_seconds:
+                # Frozen since its send: its place may be repaired by now, and a queued row must have one (R6).
+                raise Unanswered("the envelope is out, and the time to create its row is over")
             try:
                 await self.runs.put(run, Absent(), now=self.clock.now())
             except Conflict as conflict:
@@ -209,9 +238,14 @@ class Submitter:
             await self.clock.sleep(pause)
             pause = min(1.0, pause * 2)
 
-    async def _give_back(self, class_name: str, place: Place) -> None:
-        """Return a place; a definite refusal is repeated, an unanswered return never (R6)."""
+    async def _give_back(self, class_name: str, place: Place, *, since: datetime) -> None:
+        """Return a place taken at `since`; a definite refusal is repeated, an unanswered return never (R6).
+
+        Nor is one returned that was taken so long ago that it may be repaired by now: the process was frozen.
+        """
         for attempt in range(GIVE_BACK_TRIES):
+            if (self.clock.now() - since).total_seconds() > self.settings.place_void_seconds:
+                break
             try:
                 await self.places.give_back(class_name, place)
                 return
@@ -224,7 +258,23 @@ class Submitter:
         logger().warning("a queue place could not be returned", extra={"class_name": class_name})
 
 
-def _replay(standing: Run, asked: Submission) -> Submitted:
+def run_key(asked: Submission) -> RunKey | None:
+    """Where the run of a keyed submission is: its id follows from tenant and key. None without a key."""
+    if asked.key is None:
+        return None
+    return RunKey(tenant=asked.tenant, run_id=_id_of(asked.tenant.encode() + b"\0" + asked.key.encode()))
+
+
+def _drawn_id(ids: Ids) -> str:
+    return _id_of((ids.token() + ids.token()).encode())
+
+
+def _id_of(seed: bytes) -> str:
+    return "r" + base64.b32encode(hashlib.sha256(seed).digest()).decode("ascii")[:25].lower()
+
+
+def replay(standing: Run, asked: Submission) -> Submitted:
+    """The run that an earlier submission with this key made. Raises `KeyReused` when that had another body."""
     if standing.request_hash != asked.request_hash:
         raise KeyReused("this idempotency key came before, with another body")
     return Submitted(run=standing, replayed=True)

@@ -34,10 +34,11 @@ class Metric(StrEnum):
     CLAIMS_LOST = "ClaimsLost"  # somebody else had the run
     CRASHES = "Crashes"  # a claim found a running record with a dead lease
     PLACES_LEAKED = "PlacesLeaked"  # a place could not be returned; the bound is one short until it is healed
+    PLACES_HEALED = "PlacesHealed"  # leaked places that the sweeper gave back to their class's bound
     DUPLICATES = "Duplicates"  # messages and submits that only repeated what had been done
     OUTAGES = "Outages"  # messages put back because a service did not do its part
     DROPPED = "Dropped"  # messages given up on purpose: dead letters of runs that are further on, envelopes too old
-    REPAIRED = "Repaired"  # what the sweeper found in need: dead leases, expired and stranded queued runs
+    REPAIRED = "Repaired"  # what the sweeper found in need: lost wakes, dead leases, expired and stranded queued runs
     DEAD_LETTERS = "DeadLetters"  # messages that reached a dead-letter queue
     UNREADABLE = "Unreadable"  # messages whose body is none of ours, or is newer than this code
     SWEEP_TURN_SECONDS = "SweepTurnSeconds"  # how long the sweeper's cursor took for all active runs

@@ -23,6 +23,7 @@ from functions.runtime.http import (
     StepView,
 )
 from functions.runtime.problems import too_large
+from functions.runtime.tickets import Tickets
 
 URL_SECONDS = 300
 """How long a presigned URL in an answer reads its object."""
@@ -53,13 +54,13 @@ class Payloads:
         return BigValue(ref=value.key, bytes=value.bytes, sha256=value.sha256, url=url)
 
 
-def links(run: Run) -> Links:
+def links(run: Run, tickets: Tickets) -> Links:
     """Where a run and its events are, relative to the API's base URL."""
     here = f"v1/runs/{run.id}"
-    return Links(here=here, events=f"{here}/events")
+    return Links(here=here, events=f"{here}/events", stream=f"v1/stream/{tickets.ticket(run)}")
 
 
-def accepted(run: Run) -> Accepted:
+def accepted(run: Run, tickets: Tickets) -> Accepted:
     """The answer to a submit."""
     return Accepted(
         id=run.id,
@@ -67,11 +68,11 @@ def accepted(run: Run) -> Accepted:
         workflow=run.workflow,
         version=run.workflow_version,
         created_at=run.created_at,
-        links=links(run),
+        links=links(run, tickets),
     )
 
 
-def summary(run: Run) -> RunSummary:
+def summary(run: Run, tickets: Tickets) -> RunSummary:
     """A run without its payloads and steps."""
     return RunSummary(
         id=run.id,
@@ -87,17 +88,22 @@ def summary(run: Run) -> RunSummary:
         started_at=run.started_at,
         finished_at=run.finished_at,
         epoch=run.epoch,
-        links=links(run),
+        links=links(run, tickets),
     )
 
 
-def listed(run: Run, cursor: str) -> ListedRun:
+def listed(run: Run, cursor: str, tickets: Tickets) -> ListedRun:
     """A run in a list, with the cursor that goes on after it."""
-    return ListedRun(**_fields(summary(run)), cursor=cursor)
+    return ListedRun(**_fields(summary(run, tickets)), cursor=cursor)
 
 
 async def run_view(
-    run: Run, *, payloads: Payloads, step_names: Sequence[str], only: Collection[str] | None = None
+    run: Run,
+    *,
+    payloads: Payloads,
+    tickets: Tickets,
+    step_names: Sequence[str],
+    only: Collection[str] | None = None,
 ) -> RunView:
     """A run, whole. `step_names` are those of a record that has no steps yet; `only` narrows the steps shown."""
     steps: Mapping[str, StepState] = run.steps or {name: StepState() for name in step_names}
@@ -106,7 +112,7 @@ async def run_view(
         [run.input, run.output, *(state.output for state in chosen.values())]
     )
     return RunView(
-        **_fields(summary(run)),
+        **_fields(summary(run, tickets)),
         input=given,
         output=output,
         steps={name: _step(state, shown) for (name, state), shown in zip(chosen.items(), outputs, strict=True)},

@@ -13,19 +13,36 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 
 from functions.adapters.aws import Client, translated
 from functions.adapters.catalog import DynamoCatalog
 from functions.adapters.dynamo import DynamoRunStore
+from functions.adapters.maprecords import DynamoMapRecords
 from functions.adapters.marks import DynamoMarks
 from functions.adapters.places import DynamoPlaces
 from functions.adapters.s3 import S3Blobs
+from functions.adapters.secrets import DynamoSecrets
 from functions.adapters.sqs import SqsQueue
+from functions.adapters.stepfunctions import StepFunctionsFanOut
 from functions.adapters.tokens import DynamoTokens
 from functions.engine.message import QueueName
-from functions.engine.ports import Blobs, Catalog, Clock, Ids, Marks, Places, RunStore, Tokens, WorkQueue
+from functions.engine.ports import (
+    Blobs,
+    Catalog,
+    Clock,
+    FanOut,
+    Ids,
+    MapRecords,
+    Marks,
+    Places,
+    RunStore,
+    Secrets,
+    Tokens,
+    WorkQueue,
+)
 from functions.runtime.clock import SystemClock, SystemIds
 from functions.runtime.settings import Settings
 
@@ -55,6 +72,7 @@ _PROFILES: Final[Mapping[Client, _Profile]] = {
     Client.SQS_ONCE: _Profile(service="sqs", tries=1),
     Client.SQS_RECEIVE: _Profile(service="sqs", tries=1, read_seconds=RECEIVE_SECONDS),
     Client.S3: _Profile(service="s3", tries=3),
+    Client.STEP_FUNCTIONS: _Profile(service="stepfunctions", tries=3),
 }
 
 
@@ -175,6 +193,9 @@ class Services:
     catalog: Catalog
     tokens: Tokens
     marks: Marks
+    secrets: Secrets
+    map_records: MapRecords
+    fan_out: FanOut
     clock: Clock
     ids: Ids
     clock_offset: Callable[[], float | None] = lambda: None
@@ -197,13 +218,33 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
     limits = {name: of_class.max_queue_depth for name, of_class in settings.classes.items()}
     return Services(
         settings=settings,
-        runs=DynamoRunStore(call, settings.table, settings.index_shards, settings.due_shards, sleep=clock.sleep),
+        runs=DynamoRunStore(
+            call,
+            settings.table,
+            settings.index_shards,
+            settings.due_shards,
+            max_life=timedelta(days=settings.max_life_days),
+            sleep=clock.sleep,
+        ),
         queue=SqsQueue(call, queue_urls(settings)),
-        places=DynamoPlaces(call, settings.table, limits, settings.place_shards, clock=clock, ids=ids),
+        places=DynamoPlaces(
+            call,
+            settings.table,
+            limits,
+            settings.place_shards,
+            clock=clock,
+            ids=ids,
+            hour_seconds=settings.place_hour_seconds,
+        ),
         blobs=S3Blobs(call, settings.bucket),
         catalog=DynamoCatalog(call, settings.table),
         tokens=DynamoTokens(call, settings.table),
         marks=DynamoMarks(call, settings.table),
+        secrets=DynamoSecrets(call, settings.table),
+        map_records=DynamoMapRecords(call, settings.table),
+        fan_out=StepFunctionsFanOut(
+            call, {name: c.state_machine for name, c in settings.classes.items() if c.state_machine}
+        ),
         clock=clock,
         ids=ids,
         clock_offset=lambda: call.clock_offset_seconds,

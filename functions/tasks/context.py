@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from functions.engine.values import Json, dump_payload
 
-MAX_EMIT_BYTES = 100_000
+MAX_EMIT_BYTES = 32_000
 """One emitted value as JSON: it goes into the journal, a batch of them into one write of at most 256 KB (R8)."""
 
 
@@ -27,14 +27,16 @@ def _endless() -> float:
 class Context:
     """One attempt, as its task sees it. Safe to use from any thread.
 
-    `attempt` counts the executions of the step from 1, `epoch` the claims of the run. `needs`
-    holds the outputs of the step's needs by name, for tasks registered with `wants_needs`.
+    `attempt` counts the executions of the step from 1, `epoch` the claims of the run. In a map `index` is
+    the item's, and `attempt` counts the executions of the item in one worker. `needs` holds the
+    outputs of the step's needs by name, for tasks registered with `wants_needs` (none in a map).
     `options` are facts of the deployment that built-in tasks use (the chaos ledger's path, say).
     All that is not said has a default, so that a test can build one.
     """
 
     run_id: str
     step: str
+    index: int | None = None
     tenant: str = ""
     submission: str = ""
     attempt: int = 1
@@ -47,13 +49,17 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this step of this run, and for no other: give it to services you call."""
-        return f"{self.run_id}:{self.submission}:{self.step}"
+        """The same for every attempt of this step (or item) of this run, and for no other: give it to services."""
+        return f"{self.run_id}:{self.submission}:{self._work}"
 
     @property
     def seed(self) -> int:
-        """A 64-bit number that follows from run and step: jitter that a repetition repeats."""
-        return int.from_bytes(hashlib.sha256(f"{self.run_id}/{self.step}".encode()).digest()[:8])
+        """A 64-bit number that follows from run and step (or item): jitter that a repetition repeats."""
+        return int.from_bytes(hashlib.sha256(f"{self.run_id}/{self._work}".encode()).digest()[:8])
+
+    @property
+    def _work(self) -> str:
+        return self.step if self.index is None else f"{self.step}:{self.index}"
 
     @property
     def cancelled(self) -> bool:
@@ -71,7 +77,7 @@ class Context:
     def emit(self, data: Json) -> None:
         """Says something about progress: it goes into the run's journal, batched at most once a second.
 
-        The value is copied. Raises ValueError for what is no JSON or over 100,000 bytes of it.
+        The value is copied. Raises ValueError for what is no JSON or over 32,000 bytes of it.
         After the attempt has ended it does nothing.
         """
         try:

@@ -24,10 +24,11 @@ from functions.adapters.memory import (
 )
 from functions.adapters.places import DynamoPlaces
 from functions.adapters.s3 import S3Blobs
+from functions.adapters.secrets import DynamoSecrets, MemorySecrets
 from functions.adapters.sqs import SqsQueue
 from functions.adapters.tokens import DynamoTokens
 from functions.engine.message import QueueName
-from functions.engine.ports import Blobs, Catalog, Marks, Places, RunStore, Tokens, WorkQueue
+from functions.engine.ports import Blobs, Catalog, Marks, Places, RunStore, Secrets, Tokens, WorkQueue
 from functions.runtime.wiring import Aws
 from tests.support.aws import Stack
 from tests.support.clock import FakeClock, SeededIds
@@ -52,6 +53,8 @@ class Backend(Protocol):
     def tokens(self) -> Tokens: ...
 
     def marks(self) -> Marks: ...
+
+    def secrets(self) -> Secrets: ...
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         """Put any text into a queue, past the adapter."""
@@ -92,6 +95,9 @@ class MemoryBackend:
 
     def marks(self) -> Marks:
         return MemoryMarks()
+
+    def secrets(self) -> Secrets:
+        return MemorySecrets()
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         assert isinstance(queue, MemoryQueue)
@@ -137,6 +143,9 @@ class AwsBackend:
 
     def marks(self) -> Marks:
         return DynamoMarks(self._aws, self._stack.table)
+
+    def secrets(self) -> Secrets:
+        return DynamoSecrets(self._aws, self._stack.table)
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         await self._aws(Client.SQS, "send_message", QueueUrl=self._stack.urls[name], MessageBody=body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -204,3 +205,55 @@ async def test_a_bound_can_be_lifted_and_set_again(backend: Backend) -> None:
     bound = backend.places({"model": 4})
     await bound.sample("model", now=after(60), oldest_accepted_at=None)
     await refusal(bound, after(60))
+
+
+# --- repair -----------------------------------------------------------------------------------
+
+
+async def test_what_is_held_is_told_by_shard_and_hour(backend: Backend) -> None:
+    places = backend.places({"model": 6}, shards=2)
+    assert await places.held("model") == {}
+    taken = [*await fill(places, 4), *await fill(places, 1, after(3600))]
+    assert await places.held("model") == dict(Counter(taken))
+    for place in taken[:4]:
+        await places.give_back("model", place)
+    assert await places.held("model") == {taken[4]: 1}
+
+
+async def test_leaked_places_are_written_off_and_have_not_drained(backend: Backend) -> None:
+    places = backend.places({"model": 3})
+    place, *_ = await fill(places, 3)
+    await places.sample("model", now=NOW, oldest_accepted_at=None)
+    assert await places.write_off("model", place, surplus=2, standing=3)
+    await places.sample("model", now=after(60), oldest_accepted_at=None)
+    load = await places.load("model")
+    assert (load.depth, load.drain_per_second) == (1, 0)
+    assert await places.held("model") == {place: 1}
+    await fill(places, 2, after(60))
+    await refusal(places, after(60))
+
+
+async def test_nothing_is_written_off_once_the_count_has_moved(backend: Backend) -> None:
+    places = backend.places({"model": 3})
+    place, *_ = await fill(places, 3)
+    await places.give_back("model", place)
+    assert not await places.write_off("model", place, surplus=1, standing=3)
+    assert not await places.write_off("model", Place(shard=0, hour=HOUR - 1), surplus=1, standing=1)
+    assert (await places.load("model")).depth == 2
+
+
+async def test_the_same_write_off_again_changes_nothing(backend: Backend) -> None:
+    places = backend.places({"model": 3})
+    place, *_ = await fill(places, 3)
+    assert await places.write_off("model", place, surplus=1, standing=3)
+    assert not await places.write_off("model", place, surplus=1, standing=3)
+    assert (await places.load("model")).depth == 2
+
+
+async def test_a_place_returned_after_its_write_off_takes_no_other_hours_place(backend: Backend) -> None:
+    places = backend.places({"model": 3})
+    early, *_ = await fill(places, 1)
+    await fill(places, 1, after(3600))
+    assert await places.write_off("model", early, surplus=1, standing=1)
+    await places.give_back("model", early)
+    assert (await places.load("model")).depth == 1

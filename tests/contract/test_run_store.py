@@ -11,7 +11,7 @@ import pytest
 
 from functions.engine.errors import Conflict, LimitExceeded
 from functions.engine.journal import Entry, EventType
-from functions.engine.ports import Absent, Bucket, Condition, FirstClaim, IndexKey, Replaces, RunKey, RunStore
+from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey, RunStore
 from functions.engine.run import Fault, Place, Reason, Run, SegmentRef, Status
 from functions.engine.values import BlobRef
 from tests.contract.backends import Backend
@@ -327,28 +327,38 @@ async def test_waiting_runs_are_found_when_due_earliest_first(store: RunStore) -
     for number, seconds in delays.items():
         run = a_full_run(number, due_at=NOW + timedelta(seconds=seconds), tenant=f"tenant-{number}")
         await store.put(run, Absent(), now=NOW)
-    found = await store.due(NOW + timedelta(seconds=100), limit=10)
+    found = await store.due("model", NOW + timedelta(seconds=100), limit=10)
     assert [key.tenant for key in found] == ["tenant-2", "tenant-4", "tenant-1", "tenant-3"]
-    assert list(await store.due(NOW + timedelta(seconds=100), limit=2)) == list(found)[:2]
+    assert list(await store.due("model", NOW + timedelta(seconds=100), limit=2)) == list(found)[:2]
 
 
 async def test_only_waiting_runs_are_due(store: RunStore) -> None:
     for number, status in enumerate((Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.SUCCEEDED)):
         await store.put(a_full_run(number, status=status, due_at=NOW), Absent(), now=NOW)
     await store.put(a_full_run(9, status=Status.WAITING, due_at=None), Absent(), now=NOW)
-    assert await store.due(NOW + timedelta(days=1), limit=10) == []
+    assert await store.due("model", NOW + timedelta(days=1), limit=10) == []
 
 
 async def test_a_run_that_is_claimed_is_no_longer_due(store: RunStore) -> None:
     run = a_full_run(due_at=NOW)
     await store.put(run, Absent(), now=NOW)
     await store.put(replace(run, version=5, status=Status.RUNNING), replacing(run), now=NOW)
-    assert await store.due(NOW + timedelta(days=1), limit=10) == []
+    assert await store.due("model", NOW + timedelta(days=1), limit=10) == []
 
 
 async def test_a_later_due_time_replaces_the_earlier_one(store: RunStore) -> None:
     run = a_full_run(due_at=NOW)
     await store.put(run, Absent(), now=NOW)
     await store.put(replace(run, version=5, due_at=NOW + timedelta(hours=1)), replacing(run), now=NOW)
-    assert await store.due(NOW, limit=10) == []
-    assert list(await store.due(NOW + timedelta(hours=1), limit=10)) == [key_of(run)]
+    assert await store.due("model", NOW, limit=10) == []
+    assert list(await store.due("model", NOW + timedelta(hours=1), limit=10)) == [
+        DueKey(tenant="acme", run_id=run.id, due_at=NOW + timedelta(hours=1))
+    ]
+
+
+async def test_a_class_with_many_due_runs_hides_no_other(store: RunStore) -> None:
+    for number in range(1, 4):
+        await store.put(a_full_run(number, due_at=NOW), Absent(), now=NOW)
+    await store.put(a_full_run(9, due_at=NOW + timedelta(seconds=1), class_name="harness"), Absent(), now=NOW)
+    found = await store.due("harness", NOW + timedelta(minutes=1), limit=2)
+    assert [key.run_id for key in found] == [an_id(9)]

@@ -11,8 +11,8 @@ import pytest
 
 from functions.adapters.messages import encode
 from functions.engine.errors import LimitExceeded
-from functions.engine.message import QueueName, Received
-from functions.engine.ports import QueueDepth, WorkQueue
+from functions.engine.message import Envelope, QueueName, Received
+from functions.engine.ports import Outgoing, QueueDepth, WorkQueue
 from functions.engine.run import SCHEMA, Place
 from functions.engine.values import BlobRef
 from tests.contract.backends import MAX_RECEIVES, Backend
@@ -279,3 +279,45 @@ async def test_a_message_given_up_on_does_not_keep_the_next_one_waiting(queue: W
     await queue.send(LANE, a_wake(2))
     poll = queue.receive(LANE, limit=1, wait_seconds=10, visibility_seconds=30)
     assert [r.message for r in await asyncio.wait_for(poll, timeout=5)] == [a_wake(2)]
+
+
+# --- many at once -------------------------------------------------------------------------------
+
+
+async def test_many_are_sent_together_each_as_it_would_be_alone(queue: WorkQueue) -> None:
+    messages = [an_envelope(number, tenant=f"t{number % 3}") for number in range(23)]
+    outcomes = await queue.send_many(LANE, [Outgoing(message=message) for message in messages])
+    assert outcomes == [None] * 23
+    arrived = {r.message.run_id: r.message for r in await take_all(queue) if isinstance(r.message, Envelope)}
+    assert [arrived[message.run_id] for message in messages] == messages
+
+
+async def test_each_of_many_has_a_delay_of_its_own(queue: WorkQueue) -> None:
+    outgoing = [Outgoing(message=a_wake(n), delay_seconds=delay) for n, delay in enumerate((0, 60, 900))]
+    assert await queue.send_many(LANE, outgoing) == [None] * 3
+    assert await queue.depth(LANE) == QueueDepth(visible=1, in_flight=0, delayed=2)
+
+
+async def test_what_can_not_be_sent_is_told_in_its_place_and_spoils_no_other(queue: WorkQueue) -> None:
+    good = [Outgoing(message=a_wake(number)) for number in range(12)]
+    bad = [
+        Outgoing(message=a_wake(90), delay_seconds=901),
+        Outgoing(message=an_envelope(91, input="x" * 1_048_577)),
+        Outgoing(message=a_wake(92, tenant="t" * 129)),
+    ]
+    outcomes = await queue.send_many(LANE, [bad[0], *good[:6], bad[1], *good[6:], bad[2]])
+    refused = [position for position, outcome in enumerate(outcomes) if outcome is not None]
+    assert refused == [0, 7, 14]
+    limits = [error.limit for error in outcomes if isinstance(error, LimitExceeded)]
+    assert limits == ["sqs.delay_seconds", "sqs.message_bytes", "sqs.message_group_id"]
+    assert {r.message for r in await take_all(queue)} == {outgoing.message for outgoing in good}
+
+
+async def test_big_messages_go_in_more_calls_than_small_ones(queue: WorkQueue) -> None:
+    messages = [an_envelope(number, input="x" * 400_000) for number in range(6)]
+    assert await queue.send_many(LANE, [Outgoing(message=message) for message in messages]) == [None] * 6
+    assert len(await take_all(queue)) == 6
+
+
+async def test_sending_nothing_is_fine(queue: WorkQueue) -> None:
+    assert await queue.send_many(LANE, []) == []

@@ -203,7 +203,7 @@ def test_lambda_never_cuts_a_loop_of_ours(prod: Synthesised) -> None:
     assert allowed == {"worker", "deadletter"}
 
 
-def test_only_health_and_documentation_are_open(prod: Synthesised) -> None:
+def test_only_health_documentation_and_streams_by_ticket_are_open(prod: Synthesised) -> None:
     routes = {r["RouteKey"]: r["AuthorizationType"] for r in prod.all("AWS::ApiGatewayV2::Route").values()}
     (authorizer,) = prod.all("AWS::ApiGatewayV2::Authorizer").values()
     (api,) = prod.all("AWS::ApiGatewayV2::Api").values()
@@ -213,6 +213,7 @@ def test_only_health_and_documentation_are_open(prod: Synthesised) -> None:
         "GET /v1/health": "NONE",
         "GET /openapi.json": "NONE",
         "GET /docs": "NONE",
+        "GET /v1/stream/{ticket}": "NONE",
     }
     assert authorizer["EnableSimpleResponses"] is True
     assert authorizer["AuthorizerResultTtlInSeconds"] == 300

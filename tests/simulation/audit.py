@@ -24,8 +24,8 @@ When a task begins:
 - the record says that this attempt has started, and no attempt begins twice
 
 All the time:
-- what the record calls started runs in its undisturbed holder
-- messages about a run are at most two, one for each thing that went wrong, and one for each pass
+- what the record calls started runs in its undisturbed holder; who renews has not stopped working
+- messages about a run are at most two, one for each submit and each thing that went wrong, and one for each pass
 - no part of the code raises what it does not declare; nothing outlives a Lambda invocation
 
 At the end, when faults have stopped and the sweeper goes on:
@@ -76,6 +76,7 @@ class Audit:
         self.takeovers: Counter[RunKey] = Counter()
         self.passes = 0
         self.reserved = 0
+        self.submits = 0
         self._returns: Counter[bool] = Counter()
         self._owners: dict[str, Node] = {}
         self._lease_ends: dict[RunKey, float] = {}
@@ -152,7 +153,7 @@ class Audit:
         holder = self._owners.setdefault(run.owner, node)
         self.hold(holder is node, "a claim belongs to one process", f"{holder.name}, {node.name}")
         if old is None or old.owner == run.owner:
-            return None
+            return self._works(run, node)
         if old.status is Status.RUNNING and old.owner is not None:
             self.takeovers[key] += 1
             now, loser = self.simulation.loop.time(), self._owners[old.owner]
@@ -163,6 +164,21 @@ class Audit:
             again = before.status is after.status is StepStatus.RUNNING and before.attempts == after.attempts
             self.hold(not again, "what is taken over is interrupted first", name)
         return None
+
+    def _works(self, run: Run, holder: Node) -> None:
+        """A holder that goes on writing has not stopped what its record calls running."""
+        now = self.simulation.loop.time()
+        if holder.thawed_at > now - AFTERMATH:
+            return  # what it writes may have been decided before it froze
+        for name, state in run.steps.items():
+            execution = self.simulation.ledger.executions.get((run.id, run.submission, name, state.attempts))
+            if (
+                state.status is StepStatus.RUNNING
+                and execution is not None
+                and execution.end in ("cancelled", "failed")
+            ):
+                ago = now - execution.ended_at
+                self.hold(ago < AFTERMATH, "who renews works", f"{name}#{state.attempts} ended {ago:.0f} s ago")
 
     # --- what is recorded, and what happened ----------------------------------------------------
 
@@ -267,7 +283,8 @@ class Audit:
     def messages(self) -> None:
         """No run's messages multiply."""
         counts = self.simulation.queue.by_run()
-        allowed = 2 + len(self.simulation.fate.struck) + self.passes + self.simulation.deaths
+        # Each submit sends an envelope of its own, void or not.
+        allowed = 2 + len(self.simulation.fate.struck) + self.passes + self.simulation.deaths + self.submits
         for run_id, count in counts.items():
             self.hold(count <= allowed, "messages do not multiply", f"{run_id[:6]}: {count} > {allowed}")
 

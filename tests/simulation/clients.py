@@ -89,6 +89,7 @@ class Api:
 
     def begin(self, asked: Submission) -> tuple[Node, asyncio.Task[Submitted]]:
         """A request is on its way."""
+        self._simulation.audit.submits += 1
         if self._node is None or self._node.dead or self._submitter is None:
             self._node = self._simulation.node("api")
             services = self._node.services

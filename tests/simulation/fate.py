@@ -30,6 +30,7 @@ class Fault(StrEnum):
     DIE_AFTER = "the process dies after it"
     FREEZE_BEFORE = "the process freezes before it"
     FREEZE_AFTER = "the process freezes after it"
+    LUCK = "something happens between calls"
 
 
 FAMILIES: tuple[tuple[Fault, ...], ...] = (
@@ -66,6 +67,9 @@ class Brownout:
 
 
 BROWNOUT_RATE = 0.8
+
+WEIGHTS = {".runs.put": 2.5, ".queue.receive": 0.3, ".queue.depth": 0.5}
+"""How much oftener than others these calls go wrong: commits are what it is about, polls are most of all calls."""
 
 
 class Fate:
@@ -113,13 +117,13 @@ class Fate:
         name = f"{site}#{self._counts[site]}"
         if chance >= probability or at >= self.calm_at or name in self.spared or not self.faults:
             return None
-        self.struck.append(Plan(name, Fault.STRAY, amount))
+        self.struck.append(Plan(name, Fault.LUCK, amount))
         return amount
 
     def plan(self, site: str, *, read: bool, queue: bool, at: float) -> Plan | float:
         """What goes wrong with the next call at this site; if nothing, its latency in seconds."""
         chance, amount, which = self.chance(site)
-        rate, faults = self.rate, self.faults
+        rate, faults = self.rate * next((w for call, w in WEIGHTS.items() if call in site), 1.0), self.faults
         for brownout in self.brownouts:
             if brownout.begins <= at < brownout.ends and f".{brownout.service}." in site:
                 rate, faults = BROWNOUT_RATE, brownout.faults

@@ -5,8 +5,8 @@ A mutant is patches on the real modules for as long as its context lasts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -30,6 +30,8 @@ from functions.runtime.submit import Submitter
 from functions.runtime.sweep import _Pass
 from functions.runtime.tenure import Tenure
 from tests.simulation import fleet
+
+Mutant = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager

@@ -52,6 +52,7 @@ class Node:
         self.name = f"{kind}{number}"
         self.dead = False
         self.disturbed_at = -1e9
+        self.thawed_at = -1e9
         amount, _, _ = simulation.fate.chance(f"{self.name}.skew")
         margin = simulation.settings.clock_skew_seconds
         self.skew = (amount - 0.5) * margin if simulation.deployment.skewed else 0.0
@@ -101,6 +102,7 @@ class Node:
 
     def _thaw(self) -> None:
         self.disturbed()
+        self.thawed_at = self.simulation.loop.time()
         self.simulation.loop.thaw(self.name)
 
     def must_live(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from functions.adapters.marks import MemoryMarks
 from functions.adapters.memory import MemoryCatalog, MemoryTokens
+from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import QueueName
 from functions.engine.ports import Registered, RunKey, Token
 from functions.engine.workflow import Workflow, check, version_of
@@ -65,6 +66,7 @@ class Simulation:
             catalog=MemoryCatalog(),
             tokens=MemoryTokens(),
             marks=MemoryMarks(),
+            secrets=MemorySecrets(),
             clock=self.clock,
             ids=SeededIds(fate.seed),
         )

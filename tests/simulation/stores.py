@@ -11,8 +11,9 @@ from functions.adapters.memory import MemoryBlobs, MemoryPlaces, MemoryQueue, Me
 from functions.adapters.memory.runs import bucket_of
 from functions.adapters.messages import decode
 from functions.engine.message import Envelope, Message, QueueName
-from functions.engine.ports import Condition, IndexKey, RunKey
+from functions.engine.ports import Condition, DueKey, IndexKey
 from functions.engine.run import Place, Run, Status
+from functions.engine.sealing import merged
 from functions.engine.values import BlobRef
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ class Store(MemoryRunStore):
         self._simulation = simulation
         self._lag = lag
 
-    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
-        await super().put(run, condition, now=now)
-        self._simulation.audit.wrote(run)
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
+        size = await super().put(run, condition, now=now)
+        self._simulation.audit.wrote(merged(run, await self.segments(run)))
+        return size
 
     async def page(
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
@@ -43,13 +45,16 @@ class Store(MemoryRunStore):
         chosen = rows if ascending else rows[::-1]
         return [IndexKey(tenant=tenant, run_id=run_id, created_at=at) for at, run_id in chosen[:limit]]
 
-    async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
+    async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
         waiting = sorted(
             (run.due_at, run.tenant, run.id)
             for run in self._then()
-            if run.status is Status.WAITING and run.due_at is not None and run.due_at <= until
+            if run.status is Status.WAITING
+            and run.class_name == class_name
+            and run.due_at is not None
+            and run.due_at <= until
         )
-        return [RunKey(tenant=tenant, run_id=run_id) for _, tenant, run_id in waiting[:limit]]
+        return [DueKey(tenant=tenant, run_id=run_id, due_at=due_at) for due_at, tenant, run_id in waiting[:limit]]
 
     def _then(self) -> list[Run]:
         audit, at = self._simulation.audit, self._simulation.loop.time() - self._lag

@@ -27,7 +27,13 @@ class Execution:
     process: str
     started_at: float
     end: str = ""
+    ended_at: float = 0.0
     output: Any = None
+
+    def ends(self, how: str) -> None:
+        """It is over: `succeeded`, `failed`, or `cancelled` (by its timeout, too)."""
+        self.end = how
+        self.ended_at = asyncio.get_running_loop().time()
 
 
 class Ledger:
@@ -55,14 +61,14 @@ async def work(given: Any, ctx: Context) -> Any:
             simulation.nodes[PROCESS.get()].kill(f"poison: {ctx.step}")
         await asyncio.sleep(given["ms"] / 2000)
     except asyncio.CancelledError:
-        execution.end = "cancelled"
+        execution.ends("cancelled")
         raise
     if ctx.attempt <= given.get("fail", 0):
-        execution.end = "failed"
+        execution.ends("failed")
         if given.get("final"):
             raise Fail("for good")
         raise Retry("not yet", after=given.get("after"))
-    execution.end = "succeeded"
+    execution.ends("succeeded")
     execution.output = {
         "marker": given["marker"],
         "by": f"{ctx.step}#{ctx.attempt}",
@@ -88,7 +94,7 @@ def document(rng: random.Random, name: str) -> dict[str, Any]:
             given["bytes"] = rng.choice((10, 600, 3_000))
         if rng.random() < 0.15:
             given["emit"] = rng.choice((1, 5))
-        if rng.random() < 0.25:
+        if rng.random() < 0.18:
             given["fail"] = rng.choice((1, 1, 2, 9))
             if rng.random() < 0.3:
                 given["after"] = rng.choice((0, 20, 200))

@@ -92,7 +92,7 @@ def a_full_run(number: int = 1, **given: Any) -> Run:
                 finished_at=started + timedelta(seconds=1),
                 output={"text": "grüß dich", "score": 0.1, "list": [1, 2.5, None, True]},
             ),
-            "next": StepState(status=StepStatus.RETRYING, attempts=1, failures=1, retry_at=started),
+            "next": StepState(status=StepStatus.RETRYING, attempts=1, failures=1, due_at=started),
         },
         "journal": (
             Entry(seq=1, at=START, type=EventType.RUN_ACCEPTED),

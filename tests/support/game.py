@@ -11,9 +11,25 @@ from typing import Any
 from functions.adapters.items import from_item, to_item
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt
-from functions.engine.events import AttemptFailed, AttemptSucceeded, Claimed, Emitted, Event, Renewed, Swept
+from functions.engine.events import (
+    AttemptFailed,
+    AttemptSucceeded,
+    CancelAsked,
+    Claimed,
+    Emitted,
+    Event,
+    Keyed,
+    Noticed,
+    PauseAsked,
+    RedriveAsked,
+    Renewed,
+    ResumeAsked,
+    Signalled,
+    Swept,
+)
 from functions.engine.message import first_version
 from functions.engine.run import Fault, Run, Status, StepStatus
+from functions.engine.steps import Steps
 from functions.engine.terms import Terms
 from functions.engine.values import Json, Loaded
 from functions.engine.workflow import Workflow, check
@@ -32,8 +48,9 @@ TERMS = Terms(
 
 
 def a_flow(steps: dict[str, Any], **given: Any) -> Workflow:
-    """A workflow of these steps; each is a document's, `task` and `timeout` may be left out."""
-    full = {name: {"task": "probe.play", "timeout": "60s", **step} for name, step in steps.items()}
+    """A workflow of these steps; each is a document's, a task's `task` and `timeout` may be left out."""
+    task = {"task": "probe.play", "timeout": "60s"}
+    full = {name: step if {"wait", "map"} & step.keys() else {**task, **step} for name, step in steps.items()}
     document = {"name": "flow", "steps": full, **given}
     return check(document, name=None, tasks=registry.names(chaos=True), classes={"model": 840})
 
@@ -125,6 +142,36 @@ class Game:
         self.feed(Swept())
         return self
 
+    def notice(self) -> Game:
+        """The holder goes by a record that an operator has written."""
+        self.feed(Noticed())
+        return self
+
+    def signal(self, name: str, payload: Json = None, *, by: str = "Ada", keyed: Keyed | None = None) -> Game:
+        """A signal arrives."""
+        self.feed(Signalled(by=by, name=name, payload=payload, keyed=keyed))
+        return self
+
+    def cancel(self) -> Game:
+        """An operator cancels."""
+        self.feed(CancelAsked(by="Ada"))
+        return self
+
+    def pause(self) -> Game:
+        """An operator pauses."""
+        self.feed(PauseAsked(by="Ada"))
+        return self
+
+    def resume(self) -> Game:
+        """An operator resumes."""
+        self.feed(ResumeAsked(by="Ada"))
+        return self
+
+    def redrive(self, *, keyed: Keyed | None = None) -> Game:
+        """An operator redrives."""
+        self.feed(RedriveAsked(by="Ada", keyed=keyed))
+        return self
+
     def crash(self) -> Game:
         """The holder dies, its lease runs out, another worker claims."""
         return self.after(66).claim()
@@ -132,7 +179,8 @@ class Game:
     @property
     def statuses(self) -> dict[str, str]:
         """The steps' statuses."""
-        return {name: str(state.status) for name, state in self.run.steps.items()}
+        steps = Steps(self.run, self.workflow)
+        return {name: str(steps[name].status) for name in self.workflow.steps}
 
     @property
     def started(self) -> list[tuple[str, int]]:
@@ -160,10 +208,11 @@ def check_step(old: Run, decision: Decision) -> None:
     new = decision.run
     consistent(new)
     assert new.journal[: len(old.journal)] == old.journal, "the journal was rewritten"
-    if old.terminal:
+    redriven = new.try_number > old.try_number
+    if old.terminal and not redriven:
         assert not decision.changed, "terminal is final"
     for name, state in old.steps.items():
-        if state.settled:
+        if state.settled and not redriven:
             assert new.steps[name] == state, f"settled step {name} changed"
     running = {(n, s.attempts) for n, s in new.steps.items() if s.status is StepStatus.RUNNING}
     before = {(n, s.attempts) for n, s in old.steps.items() if s.status is StepStatus.RUNNING}

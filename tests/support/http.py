@@ -16,6 +16,7 @@ from functions.adapters.memory import (
     MemoryRunStore,
     MemoryTokens,
 )
+from functions.adapters.secrets import MemorySecrets
 from functions.api import build
 from functions.runtime.app import App
 from functions.runtime.settings import ClassSettings, Settings
@@ -50,6 +51,9 @@ def memory_services(settings: Settings | None = None, **changed: Any) -> Service
         clock=clock,
         ids=SeededIds(),
         marks=NEVER_ASKED,
+        map_records=NEVER_ASKED,
+        fan_out=NEVER_ASKED,
+        secrets=MemorySecrets(),
     )
     return replace(services, **changed)
 

@@ -13,6 +13,7 @@ from functions.adapters.memory import (
     MemoryTokens,
     RunCodec,
 )
+from functions.adapters.secrets import MemorySecrets
 from functions.engine.ports import Clock
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services
@@ -31,6 +32,7 @@ def memory_services(clock: Clock, settings: Settings | None = None) -> Services:
         catalog=MemoryCatalog(),
         tokens=MemoryTokens(),
         marks=MemoryMarks(),
+        secrets=MemorySecrets(),
         clock=clock,
         ids=SeededIds(),
     )

@@ -35,6 +35,15 @@ def fresh_log() -> list[Seen]:
     return _log
 
 
+@task("probe.report")
+async def report(given: Any, ctx: Context) -> Any:
+    """Emits `count` texts of `bytes` random characters each, all at once."""
+    chance = random.Random(ctx.step)
+    for _ in range(given["count"]):
+        ctx.emit(base64.b64encode(chance.randbytes(given["bytes"] * 3 // 4)).decode())
+    return None
+
+
 @task("probe.play")
 async def play(given: Any, ctx: Context) -> Any:
     """Sleeps `ms`, fails its first `fail` attempts, returns `out`.

@@ -192,7 +192,7 @@ def _steps() -> SearchStrategy[StepState]:
         interruptions=counts,
         started_at=moments,
         finished_at=moments,
-        retry_at=moments,
+        due_at=moments,
         output=values(),
         error=_faults(),
     )

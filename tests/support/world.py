@@ -20,6 +20,7 @@ from functions.adapters.memory import (
     MemoryTokens,
     RunCodec,
 )
+from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import Envelope, QueueName, Received, first_version
 from functions.engine.ports import Absent, Registered, RunKey
 from functions.engine.run import Run, Status
@@ -83,6 +84,7 @@ class World:
             catalog=MemoryCatalog(),
             tokens=MemoryTokens(),
             marks=MemoryMarks(),
+            secrets=MemorySecrets(),
             clock=clock,
             ids=SeededIds(self.seed),
         )

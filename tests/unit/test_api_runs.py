@@ -67,6 +67,8 @@ async def test_an_accepted_run_can_be_read_at_once(version: str) -> None:
     assert reply.status == 202
     assert set(reply.json) == {"id", "status", "workflow", "version", "created_at", "links"}
     assert reply.headers["location"] == reply.json["links"]["self"] == f"v1/runs/{reply.json['id']}"
+    assert reply.json["links"]["events"] == f"v1/runs/{reply.json['id']}/events"
+    assert reply.json["links"]["stream"].startswith("v1/stream/")
     run = (await http("GET", f"/v1/runs/{reply.json['id']}")).json
     assert run == {
         "id": reply.json["id"],
@@ -94,7 +96,7 @@ async def test_an_accepted_run_can_be_read_at_once(version: str) -> None:
                 "error": None,
             }
         },
-        "links": {"self": f"v1/runs/{reply.json['id']}", "events": f"v1/runs/{reply.json['id']}/events"},
+        "links": reply.json["links"],
     }
 
 

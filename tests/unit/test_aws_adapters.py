@@ -11,10 +11,10 @@ from functions.adapters.dynamo import BATCH_TRIES, DynamoRunStore
 from functions.adapters.items import head_key, to_item
 from functions.adapters.places import DynamoPlaces
 from functions.adapters.sqs import SqsQueue, received
-from functions.engine.errors import Conflict, NewerSchema, QueueFull, Throttled, Unanswered
-from functions.engine.ports import Absent
+from functions.engine.errors import Conflict, NewerSchema, QueueFull, Throttled, Unanswered, Unavailable
+from functions.engine.ports import Absent, Outgoing
 from functions.engine.run import Place
-from tests.support.builders import LANE, a_run, key_of
+from tests.support.builders import LANE, a_run, a_wake, an_envelope, key_of
 from tests.support.calls import ScriptedCall
 from tests.support.clock import START, FakeClock, SeededIds
 
@@ -117,3 +117,39 @@ async def test_any_other_failure_of_one_message_is_raised_when_all_were_tried(
     with pytest.raises(expected):
         await SqsQueue(call, {LANE: "u"}).delete(deliveries(11))
     assert len(call.asked) == 2
+
+
+def wakes(count: int) -> list[Outgoing]:
+    return [Outgoing(message=a_wake(number)) for number in range(count)]
+
+
+async def test_of_messages_sent_together_each_has_its_own_outcome() -> None:
+    failures = [
+        {"Id": "1", "Code": "RequestThrottled", "SenderFault": True},
+        {"Id": "2", "Code": "InternalError", "SenderFault": False},
+        {"Id": "3", "Code": "AWS.SimpleQueueService.AccessDenied", "SenderFault": True},
+    ]
+    call = ScriptedCall({"Successful": [{"Id": "0"}], "Failed": failures})
+    outcomes = await SqsQueue(call, {LANE: "u"}).send_many(LANE, wakes(5))
+    # The fifth is named nowhere in the answer: perhaps it was sent.
+    assert [type(outcome) for outcome in outcomes] == [type(None), Throttled, Unanswered, Refused, Unanswered]
+
+
+@pytest.mark.parametrize("error", [Throttled("load"), Unavailable("down"), Unanswered("lost")])
+async def test_a_call_that_fails_is_the_outcome_of_its_own_messages_alone(error: Exception) -> None:
+    sent = {"Successful": [{"Id": str(number)} for number in range(10, 12)]}
+    call = ScriptedCall(error, sent)
+    outcomes = await SqsQueue(call, {LANE: "u"}).send_many(LANE, wakes(12))
+    assert outcomes == [error] * 10 + [None] * 2
+
+
+async def test_messages_sent_together_take_a_call_for_ten_and_for_a_mebibyte() -> None:
+    async def batches(*sizes: int) -> list[int]:
+        call = ScriptedCall(*[{}] * 20)
+        outgoing = [Outgoing(message=an_envelope(n, input="x" * size)) for n, size in enumerate(sizes)]
+        await SqsQueue(call, {LANE: "u"}).send_many(LANE, outgoing)
+        return [len(parameters["Entries"]) for _, parameters in call.asked]
+
+    assert await batches(*[1] * 25) == [10, 10, 5]
+    assert await batches(*[500_000] * 5) == [2, 2, 1]
+    assert await batches(1, 1_000_000, 100_000, 1) == [2, 2]

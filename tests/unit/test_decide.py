@@ -131,7 +131,7 @@ def test_a_decision_leaves_nothing_that_could_be_decided_without_news(flow: Any,
         before = game.run
         assert game.look().run is before, "a second look found what the first one left"
         live = [n for n, s in game.run.steps.items() if s.status is StepStatus.RUNNING]
-        retrying = [s.retry_at for s in game.run.steps.values() if s.retry_at is not None]
+        retrying = [s.due_at for s in game.run.steps.values() if s.due_at is not None]
         assert live or retrying, "a held run waits for nothing"
         if live:
             game.feed(*data.draw(events_for(game)))
@@ -163,6 +163,6 @@ def test_every_run_ends_when_its_attempts_do(flow: Any, data: st.DataObject) -> 
             else:
                 game.fail(step)
         else:
-            game.now = max(game.now, min(s.retry_at for s in game.run.steps.values() if s.retry_at is not None))
+            game.now = max(game.now, min(s.due_at for s in game.run.steps.values() if s.due_at is not None))
             game.look()
     raise AssertionError("the run does not end")

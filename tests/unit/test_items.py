@@ -102,7 +102,7 @@ def test_only_a_waiting_run_with_a_due_time_is_in_the_due_index() -> None:
         item = to_item(a_run(status=status, due_at=due_at))
         assert ("dp" in item, "ds" in item) == (status is Status.WAITING,) * 2
     item = to_item(a_run(status=Status.WAITING, due_at=due_at))
-    assert (item["dp"], item["ds"]) == ({"S": "due#0"}, {"N": str(int(due_at.timestamp() * 1000))})
+    assert (item["dp"], item["ds"]) == ({"S": "due#model#0"}, {"N": str(int(due_at.timestamp() * 1000))})
     assert "dp" not in to_item(a_run(status=Status.WAITING))
 
 

@@ -47,7 +47,7 @@ def test_a_delay_is_whole_milliseconds_so_that_a_record_can_hold_it() -> None:
     assert delay(RetryPolicy(), failures=1, chance=0.1234567, after_seconds=None) == timedelta(milliseconds=123)
     assert delay(RetryPolicy(), failures=1, chance=0.5, after_seconds=0.0015) == timedelta(milliseconds=2)
     game = Game(a_flow({"a": {"retry": {"max_attempts": 2}}})).claim().fail("a", after=0.12345)
-    assert game.run.steps["a"].retry_at == START + timedelta(milliseconds=123)
+    assert game.run.steps["a"].due_at == START + timedelta(milliseconds=123)
 
 
 def test_a_short_retry_is_sat_out_holding_the_run() -> None:
@@ -90,7 +90,7 @@ def test_the_last_failure_fails_the_step_with_its_error() -> None:
     game.fail("a").after(1).look().fail("a").after(2).look().fail("a")
     assert (game.run.status, game.run.reason) == (Status.FAILED, Reason.STEP_FAILED)
     state = game.run.steps["a"]
-    assert (state.attempts, state.failures, state.retry_at) == (3, 3, None)
+    assert (state.attempts, state.failures, state.due_at) == (3, 3, None)
     assert journal_of(game.run) == [
         "run.accepted",
         "run.claimed",

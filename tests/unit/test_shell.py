@@ -675,7 +675,7 @@ async def test_a_lost_wake_loses_no_run() -> None:
     assert await play.process.work() == Done()
     row = await play.row()
     assert row.status is Status.WAITING
-    due = await play.world.runs.due(row.due_at, limit=1)
+    due = await play.world.runs.due("model", row.due_at, limit=1)
     assert [key.run_id for key in due] == [row.id]
 
 

@@ -2,6 +2,7 @@
 
 from functions.adapters.memory.blobs import MemoryBlobs
 from functions.adapters.memory.catalog import MemoryCatalog
+from functions.adapters.memory.fanout import MemoryFanOut
 from functions.adapters.memory.places import MemoryPlaces
 from functions.adapters.memory.queue import MemoryQueue
 from functions.adapters.memory.runs import MemoryRunStore, RunCodec
@@ -10,6 +11,7 @@ from functions.adapters.memory.tokens import MemoryTokens
 __all__ = [
     "MemoryBlobs",
     "MemoryCatalog",
+    "MemoryFanOut",
     "MemoryPlaces",
     "MemoryQueue",
     "MemoryRunStore",

@@ -9,7 +9,7 @@ from datetime import datetime
 from functions.engine.admission import retry_after_seconds, shares
 from functions.engine.errors import QueueFull
 from functions.engine.ports import ClassLoad
-from functions.engine.run import Place
+from functions.engine.run import HOUR_SECONDS, Place
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,21 +38,22 @@ class _Class:
 class MemoryPlaces:
     """A `Places` for the classes of `limits` (0: no bound); a class keeps its bound until a `sample` changes it."""
 
-    def __init__(self, limits: Mapping[str, int], shards: int = 1) -> None:
+    def __init__(self, limits: Mapping[str, int], shards: int = 1, *, hour_seconds: int = HOUR_SECONDS) -> None:
         self._limits = limits
         self._shards = shards
+        self._hour_seconds = hour_seconds
         self._classes: dict[str, _Class] = {}
 
     def reconfigured(self, limits: Mapping[str, int]) -> MemoryPlaces:
         """The same counters as a process with other settings sees them."""
-        other = MemoryPlaces(limits, self._shards)
+        other = MemoryPlaces(limits, self._shards, hour_seconds=self._hour_seconds)
         other._classes = self._classes
         return other
 
     async def reserve(self, class_name: str, *, now: datetime) -> Place:
         """See `Places.reserve`."""
         it = self._class(class_name)
-        hour = int(now.timestamp() // 3600)
+        hour = int(now.timestamp() // self._hour_seconds)
         it.turn += 1
         for step in range(len(it.shards)):
             number = (it.turn + step) % len(it.shards)
@@ -83,6 +84,25 @@ class MemoryPlaces:
             drain_per_second=it.drain_per_second,
             oldest_accepted_at=it.oldest_accepted_at,
         )
+
+    async def held(self, class_name: str) -> Mapping[Place, int]:
+        """See `Places.held`."""
+        shards = self._class(class_name).shards
+        return {
+            Place(shard=number, hour=hour): taken
+            for number, shard in enumerate(shards)
+            for hour, taken in shard.by_hour.items()
+            if taken > 0
+        }
+
+    async def write_off(self, class_name: str, place: Place, *, surplus: int, standing: int) -> bool:
+        """See `Places.write_off`."""
+        shard = self._class(class_name).shards[place.shard]
+        if shard.by_hour.get(place.hour, 0) != standing:
+            return False
+        shard.taken -= surplus
+        shard.by_hour[place.hour] -= surplus
+        return True
 
     async def sample(self, class_name: str, *, now: datetime, oldest_accepted_at: datetime | None) -> None:
         """See `Places.sample`."""

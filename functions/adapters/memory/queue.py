@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functions.adapters.messages import decode, encode
 from functions.engine.errors import LimitExceeded
 from functions.engine.message import DEAD, Message, QueueName, Received
-from functions.engine.ports import Clock, QueueDepth
+from functions.engine.ports import Clock, NotSent, Outgoing, QueueDepth
 
 MAX_DELAY_SECONDS = 900
 MAX_VISIBILITY_SECONDS = 43_200
@@ -60,6 +60,17 @@ class MemoryQueue:
         """See `WorkQueue.send`."""
         _check("sqs.message_group_id", len(message.tenant), 1, MAX_GROUP_ID)
         await self.send_body(queue, encode(message), delay_seconds=delay_seconds)
+
+    async def send_many(self, queue: QueueName, messages: Sequence[Outgoing]) -> Sequence[NotSent | None]:
+        """See `WorkQueue.send_many`."""
+        return [await self._outcome(queue, outgoing) for outgoing in messages]
+
+    async def _outcome(self, queue: QueueName, outgoing: Outgoing) -> NotSent | None:
+        try:
+            await self.send(queue, outgoing.message, delay_seconds=outgoing.delay_seconds)
+        except LimitExceeded as error:
+            return error
+        return None
 
     async def send_body(self, queue: QueueName, body: str, *, delay_seconds: int = 0) -> None:
         """Send a text as it is, as a stranger or another version of the code would."""

@@ -6,13 +6,15 @@ import zlib
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from functions.adapters.items import MAX_ITEM_BYTES
+from functions.adapters.items import MAX_ITEM_BYTES, Item, size
+from functions.adapters.segments import chain, from_segment_item, to_segment_item
 from functions.engine.errors import Conflict, LimitExceeded
-from functions.engine.ports import Absent, Bucket, Condition, FirstClaim, IndexKey, Replaces, RunKey
+from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import Run, Status
+from functions.engine.segments import Segment
 from functions.engine.values import BlobRef, Value, dump
 
 MAX_KEYS = 100
@@ -33,18 +35,19 @@ class MemoryRunStore:
     def __init__(self, codec: RunCodec | None = None) -> None:
         self._codec = codec
         self._rows: dict[RunKey, Any] = {}
+        self._segments: dict[RunKey, list[Item]] = {}
         self._listed: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
-        self._due: list[tuple[datetime, str, str]] = []
+        self._due: dict[str, list[tuple[datetime, str, str]]] = {}
 
     @property
     def rows(self) -> Mapping[RunKey, Run]:
         """A snapshot of every record there is, expired ones too: for tests and the simulation to look at."""
         return {key: self._decode(item) for key, item in self._rows.items()}
 
-    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
         """See `RunStore.put`."""
         key = RunKey(tenant=run.tenant, run_id=run.id)
-        item = self._encode(run)
+        item, item_bytes = self._encode(run)
         stored = self._rows.get(key)
         old = None if stored is None else self._decode(stored)
         standing = None if old is None or expired(old, now) else old
@@ -54,6 +57,19 @@ class MemoryRunStore:
         if old is not None:
             self._unindex(old)
         self._index(run)
+        return item_bytes
+
+    async def put_segment(self, key: RunKey, segment: Segment, *, now: datetime) -> None:
+        """See `RunStore.put_segment`."""
+        item = to_segment_item(key, segment, written_at=now, max_life=timedelta(days=365))
+        if (item_bytes := size(item)) > MAX_ITEM_BYTES:
+            raise LimitExceeded("dynamodb.item_bytes", f"the segment is {item_bytes} bytes, at most {MAX_ITEM_BYTES}")
+        self._segments.setdefault(key, []).append(item)
+
+    async def segments(self, run: Run) -> Sequence[Segment]:
+        """See `RunStore.segments`."""
+        key = RunKey(tenant=run.tenant, run_id=run.id)
+        return chain(run, (from_segment_item(item) for item in self._segments.get(key, [])))
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """See `RunStore.get`."""
@@ -84,18 +100,18 @@ class MemoryRunStore:
             chosen = rows[max(0, end - limit) : end][::-1]
         return [IndexKey(tenant=tenant, run_id=run_id, created_at=created_at) for created_at, run_id in chosen]
 
-    async def due(self, until: datetime, *, limit: int) -> Sequence[RunKey]:
+    async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
         """See `RunStore.due`."""
-        found: list[RunKey] = []
-        for due_at, tenant, run_id in self._due[:limit]:
-            if due_at > until:
-                break
-            found.append(RunKey(tenant=tenant, run_id=run_id))
-        return found
+        first = self._due.get(class_name, [])[:limit]
+        return [DueKey(tenant=tenant, run_id=run_id, due_at=at) for at, tenant, run_id in first if at <= until]
 
-    def _encode(self, run: Run) -> Any:
+    def _encode(self, run: Run) -> tuple[Any, int]:
+        """The row, and its size: 0 where there is no codec, for then it is no item."""
         _check_size(run)
-        return run if self._codec is None else self._codec.encode(run)
+        if self._codec is None:
+            return run, 0
+        item = self._codec.encode(run)
+        return item, size(item)
 
     def _decode(self, item: Any) -> Run:
         run: Run = item if self._codec is None else self._codec.decode(item)
@@ -104,12 +120,12 @@ class MemoryRunStore:
     def _index(self, run: Run) -> None:
         insort(self._listed.setdefault((run.tenant, bucket_of(run)), []), (run.created_at, run.id))
         if run.status is Status.WAITING and run.due_at is not None:
-            insort(self._due, (run.due_at, run.tenant, run.id))
+            insort(self._due.setdefault(run.class_name, []), (run.due_at, run.tenant, run.id))
 
     def _unindex(self, run: Run) -> None:
         _remove(self._listed[run.tenant, bucket_of(run)], (run.created_at, run.id))
         if run.status is Status.WAITING and run.due_at is not None:
-            _remove(self._due, (run.due_at, run.tenant, run.id))
+            _remove(self._due[run.class_name], (run.due_at, run.tenant, run.id))
 
 
 def expired(run: Run, now: datetime) -> bool:

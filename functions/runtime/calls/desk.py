@@ -10,8 +10,11 @@ from functions.engine.errors import NotFound
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
 from functions.runtime.access import SubmitRate
+from functions.runtime.control import Control
+from functions.runtime.forking import Forker
 from functions.runtime.incoming import MAX_WAIT_SECONDS
 from functions.runtime.submit import Submitter
+from functions.runtime.tickets import TicketOffice
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
@@ -46,8 +49,11 @@ class Desk:
     services: Services
     workflows: WorkflowCache
     submitter: Submitter
+    control: Control
+    forker: Forker
     rate: SubmitRate
     waiters: Waiters
+    tickets: TicketOffice
 
     async def run(self, tenant: str, run_id: str) -> Run:
         """A run's record, strongly consistent. Raises `NotFound`, for another tenant's run too."""
@@ -87,19 +93,23 @@ def desk(services: Services) -> Desk:
     """A desk on these services, with nothing remembered yet."""
     settings = services.settings
     workflows = WorkflowCache(services.catalog, settings.classes)
+    submitter = Submitter(
+        runs=services.runs,
+        queue=services.queue,
+        places=services.places,
+        blobs=services.blobs,
+        workflows=workflows,
+        clock=services.clock,
+        ids=services.ids,
+        settings=settings,
+    )
     return Desk(
         services=services,
         workflows=workflows,
-        submitter=Submitter(
-            runs=services.runs,
-            queue=services.queue,
-            places=services.places,
-            blobs=services.blobs,
-            workflows=workflows,
-            clock=services.clock,
-            ids=services.ids,
-            settings=settings,
-        ),
+        submitter=submitter,
+        control=Control(services, workflows),
+        forker=Forker(services, workflows, submitter),
         rate=SubmitRate(settings.submits_per_minute),
         waiters=Waiters(settings.max_waiters),
+        tickets=TicketOffice(services.secrets, services.clock, services.ids),
     )

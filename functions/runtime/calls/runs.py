@@ -1,4 +1,4 @@
-"""Runs: submit, look at one, its events, list them."""
+"""Runs: submit, look at one, list them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functions.runtime import views
 from functions.runtime.access import Caller
 from functions.runtime.answers import Answer
 from functions.runtime.calls.desk import Desk
-from functions.runtime.http import EventList, RunList
-from functions.runtime.incoming import EventsQuery, RunQuery, RunsQuery, SubmitBody
+from functions.runtime.http import RunList
+from functions.runtime.incoming import RunQuery, RunsQuery, SubmitBody
 from functions.runtime.listing import Filters, page
 from functions.runtime.requests import Request, body_as, query_as
 from functions.runtime.submit import Submission
@@ -25,6 +25,8 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
     key = request.idempotency_key()
     desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
     body = body_as(SubmitBody, request)
+    # Before anything is accepted: a run must not be refused after it was for want of a link.
+    tickets = await desk.tickets.open()
     done = await desk.submitter.submit(
         Submission(
             tenant=caller.tenant,
@@ -38,7 +40,7 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
             key=key,
         )
     )
-    answer = views.accepted(done.run)
+    answer = views.accepted(done.run, tickets)
     headers = {"Location": answer.links.here}
     if done.replayed:
         headers["Idempotent-Replayed"] = "true"
@@ -49,30 +51,18 @@ async def show(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answ
     """A run, as it is or (`wait`) as soon as it has ended."""
     query = query_as(RunQuery, request)
     run = await desk.run_once(caller.tenant, id, until=lambda run: run.terminal, wait_seconds=query.wait)
+    return await shown(desk, run, query)
+
+
+async def shown(desk: Desk, run: Run, query: RunQuery | None = None) -> Answer:
+    """The answer that shows a run as `query` wants it."""
+    query = query or RunQuery()
     content = await views.run_view(
         run,
         payloads=views.Payloads(blobs=desk.services.blobs, inline=query.inline),
+        tickets=await desk.tickets.open(),
         step_names=await _step_names(desk, run),
         only=None if query.steps is None else frozenset() if query.steps == ["none"] else frozenset(query.steps),
-    )
-    return Answer(content=content, spill_prefix=_prefix(run))
-
-
-async def events(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
-    """A run's events after `after`; with `wait`, as soon as there is one."""
-    query = query_as(EventsQuery, request)
-    run = await desk.run_once(
-        caller.tenant,
-        id,
-        until=lambda run: run.terminal or run.last_seq > query.after,
-        wait_seconds=query.wait,
-    )
-    chosen = [entry for entry in run.journal if entry.seq > query.after][: query.limit]
-    last_seq = chosen[-1].seq if chosen else min(query.after, run.last_seq)
-    content = EventList(
-        events=[views.event(entry) for entry in chosen],
-        last_seq=last_seq,
-        end=run.terminal and last_seq >= run.last_seq,
     )
     return Answer(content=content, spill_prefix=_prefix(run))
 
@@ -91,7 +81,10 @@ async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
         cursor=query.cursor,
         now=desk.services.clock.now(),
     )
-    content = RunList(runs=[views.listed(run, cursor) for run, cursor in found.runs], next_cursor=found.next_cursor)
+    tickets = await desk.tickets.open()
+    content = RunList(
+        runs=[views.listed(run, cursor, tickets) for run, cursor in found.runs], next_cursor=found.next_cursor
+    )
     return Answer(content=content, spill_prefix=f"{caller.tenant}/lists")
 
 

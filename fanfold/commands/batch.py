@@ -1,0 +1,78 @@
+"""`fanfold submit --batch FILE`: many runs from a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from fanfold.client import Client
+from fanfold.commands import output
+from fanfold.results import BatchResult, Refusal
+
+
+def submit(client: Client, file: str, *, workflow: str | None, key: str | None, json_: bool) -> None:
+    """Submit every line of a file; print the accepted runs' ids in order, and on stderr what became of the others.
+
+    Exit status 3 when runs were refused for load, 4 when the service failed them, 2 when they are wrong.
+    """
+    lines = _read(file, workflow)
+    results = client.submit_many([run for _, run in lines], key=key)
+    if json_:
+        output.emit(results)
+    else:
+        for (number, _), result in zip(lines, results, strict=True):
+            if "run" in result:
+                print(result["run"]["id"])
+            else:
+                output.say(f"line {number}: {_told(result['problem'])} (HTTP {result['status']})")
+    status = _status(results)
+    if status:
+        raise typer.Exit(status)
+
+
+def _read(file: str, workflow: str | None) -> Sequence[tuple[int, Mapping[str, Any]]]:
+    """The runs with the numbers of their lines; empty lines are passed over. Raises `typer.BadParameter`."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"--batch: {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"--batch: {file} is not UTF-8") from error
+    # Not splitlines(): JSON may hold line separators other than the newline.
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    return [(number, _run(number, line, workflow)) for number, line in lines]
+
+
+def _run(number: int, line: str, workflow: str | None) -> Mapping[str, Any]:
+    try:
+        run = json.loads(line, parse_constant=_refuse)
+    except ValueError as error:
+        raise typer.BadParameter(f"--batch: line {number} is not JSON: {error}") from error
+    if not isinstance(run, dict):
+        raise typer.BadParameter(f'--batch: line {number} is no run: {{"workflow": …, "input": …}}')
+    named: dict[str, Any] = {} if workflow is None else {"workflow": workflow}
+    return {**named, **run}
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _told(problem: Refusal) -> str:
+    reasons = "; ".join(f"{error.get('pointer') or '/'}: {error['detail']}" for error in problem.get("errors", []))
+    return f"{problem['title']}: {reasons or problem['detail']}"
+
+
+def _status(results: Sequence[BatchResult]) -> int:
+    """The exit status for the worst that became of a run."""
+    statuses = {result["status"] for result in results}
+    if any(status >= 500 for status in statuses):
+        return output.NOT_REACHABLE
+    if 429 in statuses:
+        return output.REFUSED
+    return output.USAGE if any(status >= 400 for status in statuses) else 0

@@ -1,0 +1,91 @@
+"""Maps elsewhere, in memory: what the state machine does, as tasks on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from functions.adapters.memory.blobs import MemoryBlobs
+from functions.engine.message import RESUME, QueueName, Wake
+from functions.engine.ports import Execution, WorkQueue
+
+TRIES = 3
+"""How often the state machine calls the function for a batch before it gives the batch up."""
+
+Work = Callable[[Mapping[str, Any]], Awaitable[object]]
+"""Works on one batch, given the event of the fan-out function; raising is the function's failure."""
+
+
+class MemoryFanOut:
+    """A `FanOut`. `work` is the fan-out function; without one, executions stand still until they are stopped."""
+
+    def __init__(self, blobs: MemoryBlobs, queue: WorkQueue, work: Work | None = None) -> None:
+        self._blobs = blobs
+        self._queue = queue
+        self.work = work
+        self._executions: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, execution: Execution) -> bool:
+        """See `FanOut.start`."""
+        if execution.name in self._executions:
+            return False
+        self._executions[execution.name] = asyncio.create_task(self._run(execution), name=execution.name)
+        return True
+
+    async def going(self, execution: Execution) -> bool:
+        """See `FanOut.going`."""
+        task = self._executions.get(execution.name)
+        return task is not None and not task.done()
+
+    async def stop(self, execution: Execution) -> None:
+        """See `FanOut.stop`. Like the service it tells of the end of an execution that is broken off."""
+        task = self._executions.get(execution.name)
+        if task is not None and task.cancel():
+            await asyncio.wait({task})
+            await self._ring(execution)
+
+    async def close(self) -> None:
+        """End all executions, without a word."""
+        for task in self._executions.values():
+            task.cancel()
+        if self._executions:
+            await asyncio.wait(self._executions.values())
+
+    async def _run(self, execution: Execution) -> None:
+        if self.work is None:
+            await asyncio.Event().wait()
+        at_once = asyncio.Semaphore(execution.batches_at_once)
+        async with asyncio.TaskGroup() as group:
+            for batch in json.loads(self._blobs.read(execution.batches)):
+                group.create_task(self._batch(execution, batch, at_once))
+        await self._ring(execution)
+
+    async def _batch(self, execution: Execution, batch: Mapping[str, int], at_once: asyncio.Semaphore) -> None:
+        event = {
+            "tenant": execution.tenant,
+            "run": execution.run_id,
+            "submission": execution.submission,
+            "step": execution.step,
+            "try": execution.try_number,
+            "batch": batch,
+        }
+        assert self.work is not None, "an execution without a function has no batches under way"
+        async with at_once:
+            for _ in range(TRIES):
+                try:
+                    await self.work(event)
+                except Exception:  # the function's failure, whatever it is; the state machine tolerates all of them
+                    continue
+                return
+
+    async def _ring(self, execution: Execution) -> None:
+        wake = Wake(
+            tenant=execution.tenant,
+            run_id=execution.run_id,
+            submission=execution.submission,
+            class_name=execution.class_name,
+            map_step=execution.step,
+        )
+        await self._queue.send(QueueName(class_name=execution.class_name, role=RESUME), wake)

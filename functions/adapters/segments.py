@@ -1,0 +1,83 @@
+"""A sealed segment as an item: sort key `s#{name}`, blob `b`, schema `z`, TTL `x`; nothing else of a run is there.
+
+Segments are never changed. They expire a month after any run could still name them (R15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from functions.adapters.items import PK, SK, TTL, Item, head_key
+from functions.adapters.record import (
+    deflate,
+    inflate,
+    journal_from_list,
+    journal_to_list,
+    step_from_list,
+    step_to_list,
+    to_ms,
+)
+from functions.engine.errors import NewerSchema, NotFound
+from functions.engine.ports import RunKey
+from functions.engine.run import SCHEMA, Run
+from functions.engine.segments import Segment
+
+AFTER_LIFE: Final = timedelta(days=30)
+"""How long a segment outlives the longest life of a run."""
+
+_AFTER_HASH: Final = "$"
+"""The character after '#': ends the range of the sort keys of one submission."""
+
+
+def segment_range(submission: str) -> tuple[str, str]:
+    """The sort keys between which all segments of a submission lie, in the order they were sealed in."""
+    return f"s#{submission}#", f"s#{submission}{_AFTER_HASH}"
+
+
+def to_segment_item(key: RunKey, segment: Segment, *, written_at: datetime, max_life: timedelta) -> Item:
+    """A segment's item, below its run."""
+    first = segment.entries[0].at if segment.entries else written_at
+    base = to_ms(first)
+    blob = [
+        segment.previous,
+        base,
+        {name: step_to_list(step, base) for name, step in segment.steps.items()},
+        segment.entries[0].seq if segment.entries else 0,
+        journal_to_list(segment.entries, base, {name: i for i, name in enumerate(segment.steps)}),
+    ]
+    return {
+        PK: head_key(key.tenant, key.run_id)[PK],
+        SK: {"S": f"s#{segment.name}"},
+        "z": {"N": str(SCHEMA)},
+        "b": {"B": deflate(blob, schema=SCHEMA)},
+        TTL: {"N": str(to_ms(written_at + max_life + AFTER_LIFE) // 1000)},
+    }
+
+
+def from_segment_item(item: Mapping[str, Any]) -> Segment:
+    """The segment an item holds. Raises `NewerSchema` when a newer version of the code wrote it."""
+    schema = int(item["z"]["N"])
+    if schema > SCHEMA:
+        raise NewerSchema(f"the segment has schema {schema}, this code reads up to {SCHEMA}")
+    previous, base, steps, first_seq, entries = inflate(item["b"]["B"], schema=schema)
+    return Segment(
+        name=item[SK]["S"].removeprefix("s#"),
+        previous=previous,
+        entries=journal_from_list(entries, first_seq, base, list(steps)),
+        steps={name: step_from_list(step, base) for name, step in steps.items()},
+    )
+
+
+def chain(run: Run, segments: Iterable[Segment]) -> list[Segment]:
+    """Those of the segments that the run's head names, oldest first; orphans are left out. `NotFound` for a gap."""
+    by_name = {segment.name: segment for segment in segments}
+    found: list[Segment] = []
+    name = run.sealed.newest
+    while name is not None:
+        if name not in by_name:
+            raise NotFound(f"segment {name} of run {run.id} is not there")
+        found.append(by_name[name])
+        name = by_name[name].previous
+    return found[::-1]

@@ -1,0 +1,86 @@
+"""Maps elsewhere, as executions of a state machine in Step Functions (see `infra.fanout`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from functions.adapters.aws import Call, Client, Refused
+from functions.engine.errors import Unavailable
+from functions.engine.ports import Execution
+
+RUNNING: Final = "RUNNING"
+
+
+class StepFunctionsFanOut:
+    """A `FanOut`. `call` carries out the calls (the `Aws` object); `machines` has each class's state machine ARN."""
+
+    def __init__(self, call: Call, machines: Mapping[str, str]) -> None:
+        self._call = call
+        self._machines = machines
+
+    async def start(self, execution: Execution) -> bool:
+        """See `FanOut.start`. A name is remembered for 90 days after its execution's end."""
+        try:
+            await self._call(
+                Client.STEP_FUNCTIONS,
+                "start_execution",
+                stateMachineArn=self._machine(execution),
+                name=execution.name,
+                input=execution_input(execution),
+            )
+        except Refused as refusal:
+            if refusal.code != "ExecutionAlreadyExists":
+                raise
+            return False
+        return True
+
+    async def going(self, execution: Execution) -> bool:
+        """See `FanOut.going`."""
+        try:
+            answer = await self._call(Client.STEP_FUNCTIONS, "describe_execution", executionArn=self._arn(execution))
+        except Refused as refusal:
+            if refusal.code != "ExecutionDoesNotExist":
+                raise
+            return False
+        return bool(answer["status"] == RUNNING)
+
+    async def stop(self, execution: Execution) -> None:
+        """See `FanOut.stop`."""
+        try:
+            await self._call(
+                Client.STEP_FUNCTIONS,
+                "stop_execution",
+                executionArn=self._arn(execution),
+                cause="the run has ended",
+            )
+        except Refused as refusal:
+            # Ended already: AWS answers nothing of the kind, an emulator does.
+            if refusal.code not in ("ExecutionDoesNotExist", "ValidationException"):
+                raise
+
+    def _machine(self, execution: Execution) -> str:
+        if execution.class_name not in self._machines:
+            raise Unavailable(f"class {execution.class_name!r} has no state machine here")
+        return self._machines[execution.class_name]
+
+    def _arn(self, execution: Execution) -> str:
+        return f"{self._machine(execution).replace(':stateMachine:', ':execution:')}:{execution.name}"
+
+
+def execution_input(execution: Execution) -> str:
+    """What the state machine is given: how to find the run, and where its batches are listed. No payload."""
+    return json.dumps(
+        {
+            "tenant": execution.tenant,
+            "run": execution.run_id,
+            "submission": execution.submission,
+            "class": execution.class_name,
+            "step": execution.step,
+            "try": execution.try_number,
+            "batches": execution.batches,
+            "batches_at_once": execution.batches_at_once,
+        },
+        separators=(",", ":"),
+    )

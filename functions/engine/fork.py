@@ -1,0 +1,68 @@
+"""What a fork takes over: the checkpoints of everything that does not hang on the step it begins at (R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from functions.engine.control import downstream, unfinished
+from functions.engine.run import Fault, StepState, StepStatus
+from functions.engine.steps import Steps
+from functions.engine.values import BlobRef, Json, Loaded
+from functions.engine.workflow import Workflow
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def checkpoints(source: Steps, old: Workflow, new: Workflow, from_step: str, loaded: Loaded) -> Json:
+    """The settled steps of a run that a fork keeps, as JSON.
+
+    `source` are the run's steps and `old` its workflow, `new` the fork's. Left out is `from_step`
+    and what is downstream of it, and what a redrive would begin again. Raises `ValuesMissing`
+    for a checkpoint that is not loaded.
+    """
+    again = {from_step, *downstream(new, [from_step]), *unfinished(old, source)}
+    kept = [name for name in new.steps if name in old.steps and name not in again and source[name].settled]
+    return {name: _packed(source.checkpoint(name, loaded)) for name in kept}
+
+
+def taken_over(packed: Json, workflow: Workflow) -> Mapping[str, StepState]:
+    """The states of a fork's steps as `checkpoints` packed them. They count no attempt of the fork's own."""
+    return {name: _unpacked(packed[name]) for name in workflow.steps if name in packed}
+
+
+def _packed(state: StepState) -> Json:
+    output = state.output
+    packed = {
+        "status": state.status.value,
+        "started": _ms(state.started_at),
+        "finished": _ms(state.finished_at),
+        "error": None if state.error is None else [state.error.type, state.error.message],
+    }
+    if isinstance(output, BlobRef):
+        return packed | {"ref": [output.key, output.bytes, output.sha256]}
+    return packed | {"output": output}
+
+
+def _unpacked(packed: Json) -> StepState:
+    error = packed["error"]
+    if "ref" in packed:
+        key, size, sha256 = packed["ref"]
+        output = BlobRef(key=key, bytes=size, sha256=sha256)
+    else:
+        output = packed["output"]
+    return StepState(
+        status=StepStatus(packed["status"]),
+        started_at=_moment(packed["started"]),
+        finished_at=_moment(packed["finished"]),
+        output=output,
+        error=None if error is None else Fault(type=error[0], message=error[1]),
+    )
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else round((moment - _EPOCH).total_seconds() * 1000)
+
+
+def _moment(ms: int | None) -> datetime | None:
+    return None if ms is None else _EPOCH + timedelta(milliseconds=ms)

@@ -1,0 +1,137 @@
+"""Operators' moves: read the run, decide, commit, ring (R10). Two at once: one wins, the other decides anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from functions.engine.control import replayed
+from functions.engine.decide import Decision, decide
+from functions.engine.effects import ReturnPlace, Ring, StopMap
+from functions.engine.errors import Conflict, InfrastructureError, NotFound, Unanswered
+from functions.engine.events import Move
+from functions.engine.ports import Replaces, RunKey
+from functions.engine.run import Run, Status
+from functions.engine.terms import Terms
+from functions.engine.values import Loaded
+from functions.engine.workflow import Workflow
+from functions.runtime.aftermath import Aftermath
+from functions.runtime.payloads import Payloads
+from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.wiring import Services
+from functions.runtime.workflows import WorkflowCache
+
+BUDGET_SECONDS = 10.0
+"""How long a move is tried for against a holder's writes and a service's refusals: leaves API Gateway's 30 s room."""
+
+FIRST_PAUSE_SECONDS = 0.02
+LAST_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The run as it is after a move. `changed`: by this call; `seq` is the journal entry of a keyed move or a signal."""
+
+    run: Run
+    changed: bool
+    seq: int
+
+
+def _asking(
+    run: Run, workflow: Workflow, move: Move, now: datetime, terms: Terms
+) -> Callable[[Loaded], Decision]:
+    return lambda loaded: decide(run, workflow, (move,), now, terms=terms, loaded=loaded)
+
+
+class Control:
+    """Carries out operators' moves. Each is one read and one write, and a message where it makes the run runnable."""
+
+    def __init__(self, services: Services, workflows: WorkflowCache) -> None:
+        self._services = services
+        self._workflows = workflows
+        settings = services.settings
+        self._terms = Terms(
+            lease=timedelta(seconds=settings.lease_seconds),
+            skew=timedelta(seconds=settings.clock_skew_seconds),
+            suspend_after=timedelta(seconds=settings.suspend_after_seconds),
+            max_crashes=settings.max_crashes,
+            retention=timedelta(days=settings.retention_days),
+            max_life=timedelta(days=settings.max_life_days),
+        )
+
+    async def carry_out(self, run: Run, move: Move) -> Done:
+        """Make a move of a run, given its record as read.
+
+        Raises `WrongState`, `SignalsFull`, `KeyReused`, `NotFound` (it expired meanwhile), or an
+        `InfrastructureError` when it is not known to be done.
+        """
+        workflow = await self._workflows.get(run.tenant, run.workflow, run.workflow_version)
+        payloads = Payloads(self._services.runs, self._services.blobs, self._services.clock)
+        clock = self._services.clock
+        until = clock.monotonic() + BUDGET_SECONDS
+        pause = FIRST_PAUSE_SECONDS
+        tried: list[_Try] = []
+        while True:
+            decision = await payloads.provide(run, _asking(run, workflow, move, clock.now(), self._terms))
+            if not decision.changed:
+                receipt = replayed(run, move)
+                return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
+            wanted = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
+            tried.append(_Try(wanted, decision, since=run.last_seq, sent=clock.monotonic()))
+            error: InfrastructureError | None = None
+            try:
+                await self._services.runs.put(
+                    wanted, Replaces(version=run.version, submission=run.submission), now=clock.now()
+                )
+            except Conflict as conflict:
+                standing = conflict.current or await self._read(run)
+            except Unanswered as unanswered:
+                error, standing = unanswered, await self._read(run)
+            except InfrastructureError as refused:
+                error, standing = refused, run
+            else:
+                return await self._followed(tried[-1])
+            if standing is None or standing.submission != run.submission:
+                raise NotFound(f"there is no run {run.id!r} any more")
+            done = next((attempt for attempt in tried if attempt.is_in(standing)), None)
+            if done is not None:
+                return await self._followed(done)
+            if clock.monotonic() + pause > until:
+                raise error or Unanswered("the run was written by others all the time")
+            await clock.sleep(pause)
+            pause = min(LAST_PAUSE_SECONDS, pause * 2)
+            run = standing
+
+    async def _read(self, run: Run) -> Run | None:
+        key = RunKey(tenant=run.tenant, run_id=run.id)
+        return await self._services.runs.get(key, now=self._services.clock.now())
+
+    async def _followed(self, done: _Try) -> Done:
+        """What follows the commit; only then is the operator answered."""
+        run = done.run
+        if run.status is Status.CANCELLED:
+            count(Metric.RUNS_CANCELLED)
+        facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
+        logger().info("an operator's move", extra={**facts, "did": str(done.first.type)})
+        aftermath = Aftermath(self._services)
+        for effect in done.decision.effects:
+            if isinstance(effect, Ring | ReturnPlace | StopMap):
+                aftermath.follow(run, effect, committed=done.sent)
+        await aftermath.done()
+        return Done(run=run, changed=True, seq=done.first.seq)
+
+
+class _Try:
+    """A put that may or may not have been carried out."""
+
+    def __init__(self, run: Run, decision: Decision, *, since: int, sent: float) -> None:
+        self.run = run
+        self.decision = decision
+        self.sent = sent
+        # Every move is told of: that entry says which put it was, whoever has written since.
+        self.first = next(entry for entry in run.journal if entry.seq == since + 1)
+
+    def is_in(self, standing: Run) -> bool:
+        """Whether the record that stands goes back to this put."""
+        return standing.write_id == self.run.write_id or self.first in standing.journal

@@ -1,0 +1,205 @@
+"""What the holder of a run, or whoever looks at it, does for its maps: pin, start, look, put the results together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from functions.engine.errors import NotFound
+from functions.engine.events import AttemptFailed, MapEnded, MapSeen
+from functions.engine.fanout import (
+    Folded,
+    ItemResult,
+    MapRecord,
+    MapSpec,
+    MapState,
+    Via,
+    batches_json,
+    batches_key,
+    digest,
+    execution_name,
+    fold,
+    missing,
+    split,
+)
+from functions.engine.ports import Execution, MapKey
+from functions.engine.run import Fault, Run, StepState
+from functions.engine.values import BlobRef, Json, Value, dump
+from functions.engine.workflow import Workflow
+from functions.runtime.payloads import payload_key
+from functions.runtime.wiring import Services
+
+INLINE_PLAN_BYTES = 1_024
+"""A plan over this is kept in S3: every commit writes the whole head, and would cost another write unit."""
+
+LOADERS = 16
+"""Outputs of items loaded from S3 at once."""
+
+KEPT_FOR = timedelta(days=30)
+"""Records outlive the longest life of a run by this (R15)."""
+
+
+def map_key(run: Run, step: str) -> MapKey:
+    """Where the records of a run's map are."""
+    return MapKey(tenant=run.tenant, run_id=run.id, submission=run.submission, step=step)
+
+
+def execution_of(run: Run, step: str) -> Execution:
+    """The execution of an open map elsewhere, the same whoever asks."""
+    state = state_of(run.steps[step])
+    if not isinstance(state.plan, BlobRef):
+        raise TypeError("the plan of a map elsewhere is in S3 before the record names it")
+    return Execution(
+        name=execution_name(run.id, run.submission, step, run.try_number),
+        class_name=run.class_name,
+        tenant=run.tenant,
+        run_id=run.id,
+        submission=run.submission,
+        step=step,
+        try_number=run.try_number,
+        batches=batches_key(state.plan),
+        batches_at_once=state.batches_at_once,
+    )
+
+
+def state_of(step: StepState) -> MapState:
+    """The map in a step's state; only for a map that has begun."""
+    assert step.map is not None, "the step is no map, or has not begun"
+    return step.map
+
+
+class Maps:
+    """The maps of runs. Every method may raise an `InfrastructureError`; none changes a record of a run."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._inline_bytes = services.settings.inline_bytes
+
+    # --- beginning ------------------------------------------------------------------------------
+
+    async def pinned(self, run: Run) -> Run:
+        """The record to be written, with the plans of maps that begin, and what they are to be cut into, in S3."""
+        pinned: dict[str, StepState] = {}
+        for name, step in run.steps.items():
+            if step.map is None or step.settled or step.map.plan is None or isinstance(step.map.plan, BlobRef):
+                continue
+            data = dump(step.map.plan)
+            if step.map.via is Via.STEP_FUNCTIONS or len(data) > INLINE_PLAN_BYTES:
+                pinned[name] = replace(step, map=replace(step.map, plan=await self._store(run, name, step.map, data)))
+        return replace(run, steps={**run.steps, **pinned}) if pinned else run
+
+    async def _store(self, run: Run, name: str, state: MapState, data: bytes) -> BlobRef:
+        # The write id is drawn anew for each put of a head, so that no key is used twice.
+        key = payload_key(run.tenant, run.id, run.submission, f"{name}/map-{run.try_number}-{run.write_id}")
+        blobs = self._services.blobs
+        if state.via is Via.INLINE:
+            return await blobs.put(key, data)
+        todo: Sequence[int] = range(state.items)
+        if run.try_number > 1:
+            todo = missing(state.items, await self.records(run, name), digest(state.plan))
+        lists = blobs.put(f"{key}.batches", batches_json(split(todo, state.batch_size)))
+        ref, _ = await asyncio.gather(blobs.put(key, data), lists)
+        return ref
+
+    async def start(self, run: Run, step: str) -> None:
+        """Have the items of an open map worked on elsewhere; again: no change."""
+        await self._services.fan_out.start(execution_of(run, step))
+
+    # --- looking --------------------------------------------------------------------------------
+
+    async def look(self, run: Run, workflow: Workflow, step: str) -> MapSeen | MapEnded | AttemptFailed:
+        """Whether an open map elsewhere goes on; one that was never started is started by this very look."""
+        attempt = run.steps[step].attempts
+        execution = execution_of(run, step)
+        fan_out = self._services.fan_out
+        if await fan_out.start(execution) or await fan_out.going(execution):
+            return MapSeen(step=step, attempt=attempt)
+        state = state_of(run.steps[step])
+        records = await self.records(run, step)
+        folded = fold(state.items, records, plan=digest(state.plan), try_number=run.try_number)
+        return await self.ended(run, workflow, step, folded)
+
+    async def records(self, run: Run, step: str) -> Sequence[MapRecord]:
+        """What the batches of a map left behind, in all tries."""
+        return await self._services.map_records.read(map_key(run, step))
+
+    # --- ending ---------------------------------------------------------------------------------
+
+    async def ended(self, run: Run, workflow: Workflow, step: str, folded: Folded) -> MapEnded | AttemptFailed:
+        """The end of a map whose items all have one; its outputs are put together unless too many failed."""
+        attempt = run.steps[step].attempts
+        items = len(folded.results)
+        output: Value = None
+        if spec_of(workflow, step).tolerate.bears(folded.failed, items):
+            try:
+                output = await self._output(run, step, folded)
+            except (_TooLarge, NotFound) as error:
+                kind = "output_too_large" if isinstance(error, _TooLarge) else "output_gone"
+                fault = Fault(type=kind, message=str(error))
+                return AttemptFailed(step=step, attempt=attempt, fault=fault, retryable=False, chance=0.0)
+        return MapEnded(step=step, attempt=attempt, output=output, failed=folded.failed, errors=folded.errors)
+
+    async def _output(self, run: Run, step: str, folded: Folded) -> Value:
+        """The list of the items' outputs, null for those that failed; by reference where it is big."""
+        limit = self._services.settings.max_map_bytes
+        referred = sum(result.output.bytes for result in folded.results if isinstance(result.output, BlobRef))
+        if referred > limit:
+            raise _TooLarge(referred, limit)
+        few = asyncio.Semaphore(LOADERS)
+
+        async def load(result: ItemResult) -> Json:
+            if not isinstance(result.output, BlobRef):
+                return result.output
+            async with few:
+                return await self._services.blobs.get(result.output)
+
+        outputs = list(await asyncio.gather(*(load(result) for result in folded.results)))
+        data = dump(outputs)
+        if len(data) > limit:
+            raise _TooLarge(len(data), limit)
+        if len(data) <= self._inline_bytes:
+            return outputs
+        # Two may look at once, and need not see the same: each stores under a name of its own.
+        name = f"{step}/map-{run.try_number}-output-{self._services.ids.token()}"
+        return await self._services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)
+
+    async def record(self, run: Run, step: str, plan: str, results: Sequence[ItemResult]) -> None:
+        """Record the ends of items (a few: `map_batch` at most); big outputs are in S3 before."""
+        spilled = await asyncio.gather(*(self._spilled(run, step, result) for result in results))
+        record = MapRecord(
+            try_number=run.try_number,
+            first=min(result.index for result in results),
+            plan=plan,
+            results=tuple(sorted(spilled, key=lambda result: result.index)),
+        )
+        await self._services.map_records.put(map_key(run, step), record, expires_at=self._expiry())
+
+    async def _spilled(self, run: Run, step: str, result: ItemResult) -> ItemResult:
+        if result.output is None or isinstance(result.output, BlobRef):
+            return result
+        data = dump(result.output)
+        if len(data) <= self._inline_bytes:
+            return result
+        name = f"{step}/item-{result.index}-{run.try_number}-{self._services.ids.token()}"
+        ref = await self._services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)
+        return replace(result, output=ref)
+
+    def _expiry(self) -> datetime:
+        life = timedelta(days=self._services.settings.max_life_days)
+        return self._services.clock.now() + life + KEPT_FOR
+
+
+def spec_of(workflow: Workflow, step: str) -> MapSpec:
+    """The map of a step that is one."""
+    spec = workflow.steps[step].map
+    assert spec is not None, "the step is no map"
+    return spec
+
+
+class _TooLarge(Exception):
+    """The outputs of a map together are over the limit."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"the outputs together have {size:,} bytes; the limit is {limit:,} (setting max_map_bytes)")

@@ -1,0 +1,39 @@
+"""The simulation can fail: each rule undone on purpose is noticed, within a few hundred schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import mutants
+from tests.simulation.schedule import play
+
+NOTICED_FROM = {
+    mutants.writes_without_a_condition: 1,
+    mutants.claims_under_a_valid_lease: 1,
+    mutants.starts_before_the_commit: 1,
+    mutants.returns_a_place_again_when_unanswered: 61,
+    mutants.returns_a_place_twice: 1,
+    mutants.returns_the_place_of_an_unanswered_send: 31,
+    mutants.rings_for_nobody: 1,
+    mutants.dead_leases_are_nobodys_business: 1,
+    mutants.an_envelope_without_a_row_is_dropped: 11,
+    mutants.interrupted_means_retried: 1,
+    mutants.crashes_are_not_counted: 216,
+    mutants.an_attempt_gives_up_in_an_outage: 111,
+    mutants.a_lost_answer_is_a_lost_run: 1,
+    mutants.an_unanswered_put_is_taken_for_done: 1,
+    mutants.a_halted_holder_goes_on: 41,
+    mutants.joins_do_not_wait: 1,
+    mutants.dead_letters_are_dropped: 1,
+}
+"""Each mutant, and a seed shortly before the first that noticed it: only to be quick about it."""
+
+WITHIN = 600
+
+
+@pytest.mark.parametrize("mutant", NOTICED_FROM, ids=lambda mutant: mutant.__name__)
+def test_the_simulation_notices(mutant: mutants.Mutant) -> None:
+    with mutant():
+        first = NOTICED_FROM[mutant]
+        noticed = (seed for seed in range(first, first + WITHIN) if play(seed).failure is not None)
+        assert next(noticed, None) is not None

@@ -1,0 +1,130 @@
+"""The rules one by one: every placement of a few faults on a short course (random schedules miss rare orders)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.simulation import mutants
+from tests.simulation.deployment import Deployment
+from tests.simulation.explore import Blow, Site, explore, one_run
+from tests.simulation.fate import Fault
+
+MARKER = "${input.marker}"
+CHAIN = {
+    "steps": {
+        "a": {"task": "sim.work", "input": {"ms": 8_000, "marker": MARKER}, "timeout": "60s"},
+        "b": {"task": "sim.work", "needs": ["a"], "input": {"ms": 0, "marker": MARKER}},
+    },
+    "output": {"marker": MARKER},
+}
+"""Renews its lease once, then has a second step: a claim, a renewal, a start, an end."""
+
+RETRIED = {
+    "steps": {
+        "a": {
+            "task": "sim.work",
+            "input": {"ms": 0, "fail": 1, "after": 30, "marker": MARKER},
+            "retry": {"max_attempts": 2},
+        }
+    },
+    "output": {"marker": MARKER},
+}
+"""Suspends, and is woken."""
+
+SINGLE = {
+    "steps": {"a": {"task": "sim.work", "input": {"ms": 0, "marker": MARKER}}},
+    "output": {"marker": MARKER},
+}
+
+
+def _of_workers(*calls: str) -> Callable[[Site], bool]:
+    return lambda site: site.name.startswith(("lambda", "worker", "child")) and any(call in site.name for call in calls)
+
+
+def _all_kept(deployment: Deployment, *blows: Blow, depth: int, where: Callable[[Site], bool], least: int) -> None:
+    played = 0
+    for failure in explore(deployment, blows, depth=depth, where=where):
+        played += 1
+        if failure is not None:
+            pytest.fail(failure.report())
+    assert played >= least, "the course has fewer calls than this test is about"
+
+
+@pytest.mark.parametrize("first", [Fault.LOST, Fault.DONE, Fault.LATE, Fault.THROTTLED])
+def test_one_writer_whatever_becomes_of_three_of_its_calls(first: Fault) -> None:
+    """R3. The first of the three is the parameter's; the others are any."""
+    every = (Blow(Fault.LOST), Blow(Fault.DONE), Blow(Fault.LATE, 0.1), Blow(Fault.THROTTLED))
+    mine = next(blow for blow in every if blow.fault is first)
+    deployment = one_run(CHAIN, lease_seconds=15)
+    played = 0
+    for failure in explore(deployment, every, depth=3, where=_of_workers(".runs."), first=(mine,)):
+        played += 1
+        if failure is not None:
+            pytest.fail(failure.report())
+    assert played >= 200
+
+
+def test_one_writer_beside_zombies_and_successors() -> None:
+    """R3, R4. A holder that freezes, dies, is slow, or whose write comes late meets the one that follows it."""
+    blows = (
+        Blow(Fault.DONE),
+        Blow(Fault.LATE, 0.4),
+        Blow(Fault.FREEZE_AFTER, 0.3),
+        Blow(Fault.DIE_AFTER),
+        Blow(Fault.SLOW, 0.9),
+    )
+    _all_kept(one_run(CHAIN, lease_seconds=15), *blows, depth=2, where=_of_workers(".runs."), least=200)
+
+
+def test_messages_are_only_hints() -> None:
+    """R4, R5, R14. Any two of a run's messages may be lost, doubled, late; its worker may die at any call."""
+    blows = (
+        Blow(Fault.LOST),
+        Blow(Fault.DONE),
+        Blow(Fault.TWICE),
+        Blow(Fault.STRAY, 0.3),
+        Blow(Fault.DIE_BEFORE),
+        Blow(Fault.DIE_AFTER),
+    )
+    where = _of_workers("queue.send", "queue.hide", "queue.delete", "runs.put")
+    _all_kept(one_run(RETRIED, lease_seconds=15), *blows, depth=2, where=where, least=400)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_any_one_thing_may_go_wrong_at_any_call(processes: bool) -> None:
+    fleet = {"lambdas": not processes, "processes": int(processes)}
+    deployment = one_run(RETRIED, lease_seconds=15, **fleet)
+    _all_kept(deployment, *(Blow(fault) for fault in Fault), depth=1, where=lambda _: True, least=100)
+
+
+def test_a_place_is_returned_once_and_never_too_early() -> None:
+    """R6. Two clients with one key at a bound of one, and two things go wrong with what is about places."""
+    blows = (
+        Blow(Fault.LOST),
+        Blow(Fault.DONE),
+        Blow(Fault.LATE, 0.5),
+        Blow(Fault.THROTTLED),
+        Blow(Fault.DIE_BEFORE),
+        Blow(Fault.DIE_AFTER),
+    )
+    alone = one_run(SINGLE, lease_seconds=15, bound=1)
+    deployment = replace(alone, wishes=[*alone.wishes, *alone.wishes])
+
+    def where(site: Site) -> bool:
+        about = any(call in site.name for call in ("places.", "queue.send", "runs.put"))
+        return about and not site.name.startswith(("sweeper", "deadletter"))
+
+    _all_kept(deployment, *blows, depth=2, where=where, least=400)
+
+
+def test_a_holder_whose_renewal_is_slow_stops_for_good() -> None:
+    """Seed 10753 found it: the attempts stopped at the lease's end, the late answer renewed it, and nothing ran."""
+    long = {**CHAIN, "steps": {"a": {"task": "sim.work", "input": {"ms": 30_000, "marker": MARKER}, "timeout": "60s"}}}
+    deployment = one_run(long, lease_seconds=15)
+    slow, puts = Blow(Fault.SLOW, 0.9), _of_workers("runs.put")
+    _all_kept(deployment, slow, depth=1, where=puts, least=5)
+    with mutants.a_halted_holder_goes_on():
+        assert any(explore(deployment, (slow,), depth=1, where=puts))
