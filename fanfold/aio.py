@@ -10,9 +10,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fanfold import calls, session
+from fanfold import calls, moves, session
 from fanfold.calls import Call
-from fanfold.results import TERMINAL, Accepted, BatchResult, Event, Health, ListedRun, Queue, Registration, Run
+from fanfold.results import (
+    TERMINAL,
+    Accepted,
+    BatchResult,
+    Event,
+    Health,
+    ListedRun,
+    Queue,
+    Registration,
+    Run,
+    SignalReceipt,
+)
 from fanfold.session import Session
 
 if TYPE_CHECKING:
@@ -138,6 +149,39 @@ class AsyncClient(Session):
             cursor = found["next_cursor"]
             if cursor is None:
                 return
+
+    async def cancel(self, run_id: str) -> Run:
+        """As `Client.cancel`."""
+        return await self._ask(moves.cancel(run_id))
+
+    async def pause(self, run_id: str) -> Run:
+        """As `Client.pause`."""
+        return await self._ask(moves.pause(run_id))
+
+    async def resume(self, run_id: str) -> Run:
+        """As `Client.resume`."""
+        return await self._ask(moves.resume(run_id))
+
+    async def signal(self, run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> SignalReceipt:
+        """As `Client.signal`."""
+        return await self._ask(moves.signal(run_id, name, payload, key=key or uuid.uuid4().hex))
+
+    async def redrive(self, run_id: str, *, key: str | None = None) -> Run:
+        """As `Client.redrive`."""
+        return await self._ask(moves.redrive(run_id, key=key or uuid.uuid4().hex))
+
+    async def fork(
+        self,
+        run_id: str,
+        from_step: str,
+        *,
+        input: Any = moves.UNCHANGED,
+        version: str | None = None,
+        key: str | None = None,
+    ) -> Accepted:
+        """As `Client.fork`."""
+        chosen = key or uuid.uuid4().hex
+        return await self._ask(moves.fork(run_id, from_step, input=input, version=version, key=chosen))
 
     async def queues(self) -> list[Queue]:
         """As `Client.queues`."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from fanfold.commands import output, runs, service, stack
+from fanfold.commands import control, explore, output, runs, service, stack
 from fanfold.local import LocalError
 from fanfold.problems import NotReachable, Problem, Refused, ServiceFailure
 
@@ -30,6 +30,13 @@ for command in (
     runs.show,
     runs.runs,
     runs.events,
+    control.cancel,
+    control.pause,
+    control.resume,
+    control.signal,
+    control.redrive,
+    control.fork,
+    explore.explore,
     service.worker,
     service.queues,
 ):

@@ -13,9 +13,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fanfold import calls, session
+from fanfold import calls, moves, session
 from fanfold.calls import Call
-from fanfold.results import TERMINAL, Accepted, BatchResult, Event, Health, ListedRun, Queue, Registration, Run
+from fanfold.results import (
+    TERMINAL,
+    Accepted,
+    BatchResult,
+    Event,
+    Health,
+    ListedRun,
+    Queue,
+    Registration,
+    Run,
+    SignalReceipt,
+)
 from fanfold.session import Session
 
 if TYPE_CHECKING:
@@ -153,6 +164,49 @@ class Client(Session):
             cursor = found["next_cursor"]
             if cursor is None:
                 return
+
+    def cancel(self, run_id: str) -> Run:
+        """Cancel the run: what runs is told to stop. Raises `StateConflict` when it ended otherwise."""
+        return self._ask(moves.cancel(run_id))
+
+    def pause(self, run_id: str) -> Run:
+        """Start no new step of the run, and let its deadlines stand still. Raises `StateConflict` when it has ended."""
+        return self._ask(moves.pause(run_id))
+
+    def resume(self, run_id: str) -> Run:
+        """Let a paused run go on. Raises `StateConflict` when it has ended."""
+        return self._ask(moves.resume(run_id))
+
+    def signal(self, run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> SignalReceipt:
+        """Give the run a signal: `payload`, any JSON, becomes the output of the wait that takes it.
+
+        With the same `key` again it is the same signal. Raises `StateConflict` when the run has ended or
+        holds a hundred signals nobody took.
+        """
+        return self._ask(moves.signal(run_id, name, payload, key=key or uuid.uuid4().hex))
+
+    def redrive(self, run_id: str, *, key: str | None = None) -> Run:
+        """Let a failed or cancelled run go on; what succeeded keeps its result.
+
+        With the same `key` again it is the same redrive. Raises `StateConflict` for a run in another state.
+        """
+        return self._ask(moves.redrive(run_id, key=key or uuid.uuid4().hex))
+
+    def fork(
+        self,
+        run_id: str,
+        from_step: str,
+        *,
+        input: Any = moves.UNCHANGED,
+        version: str | None = None,
+        key: str | None = None,
+    ) -> Accepted:
+        """Start a new run that takes over everything that is not downstream of `from_step`.
+
+        Raises `Invalid` for a step there is none of, `Refused` when there is no room.
+        """
+        chosen = key or uuid.uuid4().hex
+        return self._ask(moves.fork(run_id, from_step, input=input, version=version, key=chosen))
 
     def queues(self) -> list[Queue]:
         """How full each class is."""

@@ -127,6 +127,9 @@ def note(event: Event) -> str:
     if error:
         told.append(f"{error.get('type', 'error')}: {error.get('message', '')}")
         about.pop("error")
+    if isinstance(delay := about.get("delay_seconds"), int | float):
+        told.append(f"again in {delay:.3g} s")
+        about.pop("delay_seconds")
     told += [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in about.items()]
     return " ".join(told)
 

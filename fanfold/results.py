@@ -135,6 +135,12 @@ class Event(TypedDict):
     data: NotRequired[Any]
 
 
+class SignalReceipt(TypedDict):
+    """A signal was received: the `seq` of its event."""
+
+    seq: int
+
+
 class EventPage(TypedDict):
     """A part of a journal; `end` says that the run has ended and nothing more will come."""
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fanfold.results import MapProgress, Run
+from fanfold.results import Fault, MapProgress, Run
 
 MARKS = {
     "pending": ("·", "dim"),
@@ -156,17 +156,22 @@ def show(run: Run, console: Console, *, now: datetime | None = None) -> None:
             attempt=step["attempts"],
             began=_time(step["started_at"]),
             ended=_time(step["finished_at"]),
-            note=f"{step['error']['type']}: {step['error']['message']}" if step["error"] else "",
+            # The error of an attempt that was made good is no news any more.
+            note=_fault(step["error"]) if step["error"] and step["status"] != "succeeded" else "",
             map=step.get("map"),
         )
         for name, step in run["steps"].items()
     }
     console.print(tree(head, steps, now=now))
     if run["error"]:
-        console.print(f"  {run['error']['type']}: {run['error']['message']}", style="red", markup=False, soft_wrap=True)
+        console.print(f"  {_fault(run['error'])}", style="red", markup=False, highlight=False, soft_wrap=True)
     if run["output"] is not None:
         console.print("  output:", end=" ")
         console.print_json(data=run["output"])
+
+
+def _fault(fault: Fault) -> str:
+    return f"{fault['type']}: {fault['message']}"
 
 
 def _time(text: str | None) -> datetime | None:

@@ -19,6 +19,10 @@ MAX_FUNCTION_SECONDS = 900
 """Lambda's longest timeout (Lambda quotas)."""
 STEP_MARGIN_SECONDS = 60
 """What a function keeps of its timeout for committing and handing over: `max_step` is the timeout less this."""
+BATCH_MARGIN_SECONDS = 45
+"""What the function of a batch keeps beside one attempt at an item: to begin, and to record what came of it."""
+MAX_EXPRESS_SECONDS = 300
+"""The longest execution of an Express workflow (Step Functions quotas); longer batches are Standard ones."""
 MAPPING_CONCURRENCY = range(2, 1001)
 """What an event source mapping's MaximumConcurrency may be (Lambda's SQS scaling page)."""
 
@@ -40,7 +44,8 @@ class ClassConfig:
     """One pool of workers: its lanes (best first) with the most batches each works on at once.
 
     `resume` is the same for the resume queue: at least as much as all lanes together, so that work begun gets
-    at least half (R7). Raises ValueError naming what AWS or a rule of ours refuses.
+    at least half (R7). `item_seconds` is the longest attempt at an item of a wide map; `emulated_batches` is how many
+    of a map's batches an emulator works on at once. Raises ValueError naming what AWS or a rule of ours refuses.
     """
 
     lanes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({"normal": 50}))
@@ -49,6 +54,8 @@ class ClassConfig:
     memory_mb: int = 1_024
     timeout_seconds: int = MAX_FUNCTION_SECONDS
     reserved_concurrency: int | None = None
+    item_seconds: int = 240
+    emulated_batches: int = 4
 
     def __post_init__(self) -> None:
         if not self.lanes or {RESUME, DEAD} & set(self.lanes):
@@ -60,6 +67,8 @@ class ClassConfig:
             raise ValueError(f"resume has {self.resume}, the lanes {sum(self.lanes.values())}: it needs at least half")
         if not STEP_MARGIN_SECONDS < self.timeout_seconds <= MAX_FUNCTION_SECONDS:
             raise ValueError(f"timeout_seconds must be over {STEP_MARGIN_SECONDS}, at most {MAX_FUNCTION_SECONDS}")
+        if not 0 < self.item_seconds <= MAX_FUNCTION_SECONDS - BATCH_MARGIN_SECONDS:
+            raise ValueError(f"item_seconds must be from 1 to {MAX_FUNCTION_SECONDS - BATCH_MARGIN_SECONDS}")
         if self.reserved_concurrency is not None and self.reserved_concurrency < self.concurrency:
             raise ValueError(
                 f"reserved_concurrency {self.reserved_concurrency} is less than the mappings' {self.concurrency}: "
@@ -70,6 +79,11 @@ class ClassConfig:
     def concurrency(self) -> int:
         """The most batches the class works on at once, all mappings together."""
         return sum(self.lanes.values()) + self.resume
+
+    @property
+    def batch_seconds(self) -> int:
+        """The timeout of the function that works on a batch of a map's items."""
+        return self.item_seconds + BATCH_MARGIN_SECONDS
 
     @property
     def max_step_seconds(self) -> int:
@@ -100,14 +114,26 @@ class Config:
         """Whether deleting the stack deletes its data."""
         return self.local or self.stage == "dev"
 
-    def settings(self, *, table: str, bucket: str, queues: Mapping[str, Mapping[str, str]]) -> Settings:
-        """What every process of this deployment is configured with; `queues` maps class and role to a URL."""
+    def settings(
+        self,
+        *,
+        table: str,
+        bucket: str,
+        queues: Mapping[str, Mapping[str, str]],
+        machines: Mapping[str, str] = MappingProxyType({}),
+    ) -> Settings:
+        """What every process of this deployment is configured with.
+
+        `queues` maps class and role to a URL, `machines` a class to its state machine.
+        """
         classes = {
             name: ClassSettings(
                 lanes=tuple(given.lanes),
                 max_queue_depth=given.max_queue_depth,
                 max_step_seconds=float(given.max_step_seconds),
                 queues=dict(queues[name]),
+                state_machine=machines.get(name, ""),
+                max_item_seconds=float(given.item_seconds),
             )
             for name, given in self.classes.items()
         }

@@ -73,6 +73,10 @@ class Function(Construct):
             reserved_concurrent_executions=reserved_concurrency,
         )
 
-    def allow(self, actions: Sequence[str], *resources: str) -> None:
-        """Let the function do these actions on exactly these resources."""
-        self.role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
+    def allow(
+        self, actions: Sequence[str], *resources: str, conditions: Mapping[str, Mapping[str, object]] | None = None
+    ) -> None:
+        """Let the function do these actions on exactly these resources, under these conditions if there are any."""
+        self.role.add_to_policy(
+            iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=conditions)
+        )

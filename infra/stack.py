@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_logs as logs
@@ -16,6 +17,7 @@ from infra.config import BUCKET_MARGIN_DAYS, Config
 from infra.dashboard import Dashboard
 from infra.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
 from infra.deadletter import DeadLetter
+from infra.fanout import FanOut
 from infra.function import Function, Package
 from infra.queues import Queues
 from infra.sweeper import Sweeper
@@ -28,6 +30,8 @@ WRITE = ("dynamodb:PutItem", "dynamodb:UpdateItem")
 SEND = ("sqs:SendMessage",)
 LOOK = ("sqs:GetQueueAttributes",)
 PAYLOADS = ("s3:GetObject", "s3:PutObject")
+RECORDS_OF_MAPS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["?*#*#*#*"]}}
+"""Items `tenant#run#submission#step`: batches of maps never write a run's own row, `tenant#run` (R9)."""
 TELL_MISSING = ("s3:ListBucket",)
 """Without it S3 answers "denied" for an object that is gone, and the code could not tell the two apart."""
 
@@ -58,7 +62,8 @@ class FanfoldStack(Stack):
             empty_on_delete=config.disposable and not config.local,
             expire_days=defaults.max_life_days + BUCKET_MARGIN_DAYS,
         )
-        self.settings = config.settings(
+        # What works on batches knows no state machine: they know it, and there must be no circle.
+        without_maps = config.settings(
             table=self.table.table.table_name,
             bucket=self.bucket.bucket.bucket_name,
             queues={class_name: queues.urls for class_name, queues in self.queues.items()},
@@ -66,10 +71,29 @@ class FanfoldStack(Stack):
         package = Package(
             code=function_code(compiled=config.layer),
             layers=[dependency_layer(self, architecture=config.architecture)] if config.layer else [],
-            environment=self.settings.to_env(),
+            environment=without_maps.to_env(),
             architecture=config.architecture,
             log_retention=logs.RetentionDays.ONE_MONTH,
         )
+        self.fan_outs = {
+            class_name: FanOut(
+                self,
+                f"{class_name.capitalize()}FanOut",
+                config=config.classes[class_name],
+                package=package,
+                bucket=self.bucket.bucket,
+                resume=queues.resume,
+                emulated=config.local,
+            )
+            for class_name, queues in self.queues.items()
+        }
+        self.settings = config.settings(
+            table=self.table.table.table_name,
+            bucket=self.bucket.bucket.bucket_name,
+            queues={class_name: queues.urls for class_name, queues in self.queues.items()},
+            machines={class_name: each.machine.state_machine_arn for class_name, each in self.fan_outs.items()},
+        )
+        package = replace(package, environment=self.settings.to_env())
         self.api = Api(self, "Api", package=package)
         self.workers = {
             class_name: Worker(
@@ -104,6 +128,7 @@ class FanfoldStack(Stack):
             "api": self.api.function,
             "authorizer": self.api.authorizer,
             **{f"worker-{class_name}": worker.function for class_name, worker in self.workers.items()},
+            **{f"fanout-{class_name}": each.function for class_name, each in self.fan_outs.items()},
             "deadletter": self.dead_letter.function,
             "sweeper": self.sweeper.function,
         }
@@ -111,7 +136,9 @@ class FanfoldStack(Stack):
     @property
     def users_of_the_bucket(self) -> Sequence[Function]:
         """The functions that read and write payloads."""
-        return [self.api.function, *(worker.function for worker in self.workers.values()), self.sweeper.function]
+        workers = [worker.function for worker in self.workers.values()]
+        batches = [fan_out.function for fan_out in self.fan_outs.values()]
+        return [self.api.function, *workers, *batches, self.sweeper.function]
 
     def _grant(self) -> None:
         """Who may do what. What a function takes from a queue, its mapping has already granted."""
@@ -125,8 +152,17 @@ class FanfoldStack(Stack):
         api.allow([*SEND, *LOOK], *sources)
         self.api.authorizer.allow(READ, table)
         for worker in self.workers.values():
-            worker.function.allow([*READ, *WRITE], table)
+            worker.function.allow([*READ, *WRITE, "dynamodb:Query"], table)
             worker.function.allow(SEND, *sources)
+        for class_name, fan_out in self.fan_outs.items():
+            fan_out.function.allow(READ, table)
+            fan_out.function.allow(("dynamodb:PutItem",), table, conditions=RECORDS_OF_MAPS)
+            machine = fan_out.machine.state_machine_arn
+            self.workers[class_name].function.allow(["states:StartExecution"], machine)
+            self.workers[class_name].function.allow(
+                ["states:DescribeExecution", "states:StopExecution"], fan_out.executions_arn
+            )
+            api.allow(["states:StopExecution"], fan_out.executions_arn)
         self.dead_letter.function.allow(READ, table)
         self.dead_letter.function.allow(SEND, *lanes)
         sweeper = self.sweeper.function

@@ -70,7 +70,7 @@ def submit(
         return
     if workflow is None:
         raise typer.BadParameter("submit what? WORKFLOW or --batch FILE is missing")
-    value, tags = _input(input_ or "{}"), _tags(tag or [])
+    value, tags = json_of(input_ or "{}", "--input"), _tags(tag or [])
     with output.client() as client:
         accepted = client.submit(workflow, value, key=key, lane=lane, tags=tags or None)
         if wait:
@@ -178,8 +178,8 @@ def _look(client: Client, run_id: str) -> progress.Look:
     return look
 
 
-def _input(text: str) -> Any:
-    """The JSON that an option gives or names a file of. Raises `typer.BadParameter`."""
+def json_of(text: str, what: str) -> Any:
+    """The JSON that an option or argument gives, or names a file of. Raises `typer.BadParameter`."""
     try:
         if text == "@-":
             text = sys.stdin.read()
@@ -187,9 +187,9 @@ def _input(text: str) -> Any:
             text = Path(text[1:]).read_text(encoding="utf-8")
         return json.loads(text, parse_constant=_refuse)
     except OSError as error:
-        raise typer.BadParameter(f"--input: {text[1:]}: {error.strerror}") from error
+        raise typer.BadParameter(f"{what}: {text[1:]}: {error.strerror}") from error
     except ValueError as error:
-        raise typer.BadParameter(f"--input is not JSON: {error}") from error
+        raise typer.BadParameter(f"{what} is not JSON: {error}") from error
 
 
 def _refuse(name: str) -> Any:

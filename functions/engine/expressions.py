@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from functions.engine.errors import Problem
-from functions.engine.query import Expression, ExpressionError, compile_expression
+from functions.engine.query import Budget, Expression, ExpressionError, compile_expression
 from functions.engine.values import Json
 
 __all__ = [
@@ -75,7 +75,7 @@ class Template:
 
         The result shares parts with the scope and the template: treat all three as immutable.
         """
-        return _evaluate(self._node, scope)
+        return _evaluate(self._node, scope, Budget())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,25 +211,25 @@ def _end(text: str, at: int) -> int:
     return -1
 
 
-def _evaluate(node: _Node, scope: Mapping[str, Json]) -> Json:
+def _evaluate(node: _Node, scope: Mapping[str, Json], budget: Budget) -> Json:
     match node:
         case _Constant():
             return node.value
         case Expression():
-            return node.evaluate(scope)
+            return node.evaluate(scope, budget)
         case _Text():
-            return _join(node, scope)
+            return _join(node, scope, budget)
         case _Array():
-            return [_evaluate(item, scope) for item in node.items]
+            return [_evaluate(item, scope, budget) for item in node.items]
         case _Object():
-            return {key: _evaluate(member, scope) for key, member in node.members.items()}
+            return {key: _evaluate(member, scope, budget) for key, member in node.members.items()}
 
 
-def _join(node: _Text, scope: Mapping[str, Json]) -> str:
+def _join(node: _Text, scope: Mapping[str, Json], budget: Budget) -> str:
     texts: list[str] = []
     length = 0
     for part in node.parts:
-        texts.append(part if isinstance(part, str) else _as_text(part.evaluate(scope)))
+        texts.append(part if isinstance(part, str) else _as_text(part.evaluate(scope, budget)))
         length += len(texts[-1])
         if length > MAX_TEXT:
             raise ExpressionError(f"the text grows over {MAX_TEXT:,} characters")

@@ -28,7 +28,8 @@ MAX_NESTING = 60
 MAX_VALUE_NESTING = 200
 """Deepest value an expression may make or compare; Python's JSON encoder and comparison recurse."""
 BUDGET = 1_000_000
-"""Most work of one evaluation: nodes visited and parts of values made or compared (up to a second or two)."""
+"""Most work of one evaluation, of a whole template where there is one: nodes visited and parts of values made or
+compared (up to a second or two)."""
 
 # A field after `steps.` with a hyphen. JMESPath has no minus, so that outside quotes these characters
 # mean nothing in it: reading them as a quoted name changes no expression that had a meaning.
@@ -53,9 +54,12 @@ class Expression:
     tree: Tree
     plain: bool
 
-    def evaluate(self, scope: Mapping[str, Json]) -> Json:
-        """The value, plain JSON; null for what the scope has not. Raises `ExpressionError`."""
-        interpreter = _Interpreter()
+    def evaluate(self, scope: Mapping[str, Json], budget: Budget | None = None) -> Json:
+        """The value, plain JSON; null for what the scope has not. Raises `ExpressionError`.
+
+        What is evaluated together shares a budget: a thousand costly expressions are as bad as one.
+        """
+        interpreter = _Interpreter(Budget() if budget is None else budget)
         try:
             value = interpreter.visit(self.tree, scope)
             # A path picks a part of the scope, which is JSON already and may be big.
@@ -152,6 +156,19 @@ def _wrong_calls(tree: Tree) -> list[str]:
     return details
 
 
+class Budget:
+    """Work that may still be done; spent for good."""
+
+    def __init__(self) -> None:
+        self._left = BUDGET
+
+    def spend(self, work: int) -> None:
+        """Raises once more is asked than there was."""
+        self._left -= work
+        if self._left < 0:
+            raise _Refused("the expression makes too much of its values")
+
+
 class _Refused(Exception):
     """The evaluation was stopped, or its result is not JSON."""
 
@@ -159,9 +176,9 @@ class _Refused(Exception):
 class _Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath ships no types
     """The library's interpreter, with a budget."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         super().__init__(Options(custom_functions=_FUNCTIONS))
-        self._left = BUDGET
+        self._spend = budget.spend
 
     def visit(self, node: Tree, *args: Json, **kwargs: Json) -> Json:
         """Evaluate one node; each costs one."""
@@ -201,11 +218,6 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath ships no 
     def check(self, value: Json) -> None:
         """Raises unless the value is plain JSON of a size within the budget."""
         self._weigh([value], strict=True)
-
-    def _spend(self, work: int) -> None:
-        self._left -= work
-        if self._left < 0:
-            raise _Refused("the expression makes too much of its values")
 
     def _weigh(self, values: list[Json], *, strict: bool = False) -> None:
         level = values

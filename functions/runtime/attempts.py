@@ -27,7 +27,7 @@ from functions.engine.values import Json
 from functions.runtime.outcomes import Failed, Outcome, Succeeded, encoded, failed, raised
 from functions.runtime.settings import Settings
 from functions.tasks.context import Context
-from functions.tasks.registry import TaskDef, find
+from functions.tasks.registry import Find, TaskDef, find
 
 GRACE_SECONDS = 2.0
 """How long a task may go on after it was told to stop before its process counts as spent."""
@@ -57,10 +57,16 @@ class Job:
 
 
 class Attempts:
-    """Executes tasks, and knows of those that would not stop. Belongs to one event loop at a time."""
+    """Executes tasks, and knows of those that would not stop. Belongs to one event loop at a time.
 
-    def __init__(self, settings: Settings, clock: Clock, *, grace_seconds: float = GRACE_SECONDS) -> None:
+    `tasks` finds a task by its name.
+    """
+
+    def __init__(
+        self, settings: Settings, clock: Clock, *, grace_seconds: float = GRACE_SECONDS, tasks: Find = find
+    ) -> None:
         self._settings = settings
+        self._tasks = tasks
         self._clock = clock
         self._grace_seconds = grace_seconds
         self._options = MappingProxyType({"ledger": settings.ledger, "mock_latency_ms": settings.mock_latency_ms})
@@ -96,7 +102,7 @@ class Attempts:
         after it has ended or the grace is over.
         """
         try:
-            definition = find(job.task, chaos=self._settings.chaos)
+            definition = self._tasks(job.task, chaos=self._settings.chaos)
         except NotFound as error:
             return failed("unknown_task", str(error), retryable=False)
         line = _Line(asyncio.get_running_loop())

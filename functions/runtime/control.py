@@ -31,16 +31,14 @@ LAST_PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The run as it is after a move. `changed`: by this call; `seq` is the journal entry of a keyed move or a signal."""
+    """The run as it is after a move; `changed`: by this call. `seq` is the journal entry that tells of it (0: none)."""
 
     run: Run
     changed: bool
     seq: int
 
 
-def _asking(
-    run: Run, workflow: Workflow, move: Move, now: datetime, terms: Terms
-) -> Callable[[Loaded], Decision]:
+def _asking(run: Run, workflow: Workflow, move: Move, now: datetime, terms: Terms) -> Callable[[Loaded], Decision]:
     return lambda loaded: decide(run, workflow, (move,), now, terms=terms, loaded=loaded)
 
 

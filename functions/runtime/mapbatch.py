@@ -80,7 +80,7 @@ class MapBatches:
         )
         if known:
             return BatchEnd.KNOWN
-        if run is None or not _waits(run, order):
+        if run is None or order.batch.first >= order.batch.end or not _waits(run, order):
             return BatchEnd.VOID
         workflow = await self._workflows.get(run.tenant, run.workflow, run.workflow_version)
         state = state_of(run.steps[order.step])

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functions.engine.errors import NotFound
 from functions.engine.events import AttemptFailed, MapEnded, MapSeen
 from functions.engine.fanout import (
+    Batch,
     Folded,
     ItemResult,
     MapRecord,
@@ -99,7 +100,9 @@ class Maps:
         todo: Sequence[int] = range(state.items)
         if run.try_number > 1:
             todo = missing(state.items, await self.records(run, name), digest(state.plan))
-        lists = blobs.put(f"{key}.batches", batches_json(split(todo, state.batch_size)))
+        # A state machine need not take an empty list.
+        batches = split(todo, state.batch_size) or (Batch(first=0, end=0),)
+        lists = blobs.put(f"{key}.batches", batches_json(batches))
         ref, _ = await asyncio.gather(blobs.put(key, data), lists)
         return ref
 

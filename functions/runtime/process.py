@@ -53,13 +53,20 @@ class Worker:
     """Polls queues for as long as it is not told to stop."""
 
     def __init__(
-        self, services: Services, *, class_name: str, lanes: Sequence[str], concurrency: int, isolation: Isolation
+        self,
+        services: Services,
+        *,
+        class_name: str,
+        lanes: Sequence[str],
+        concurrency: int,
+        isolation: Isolation,
+        attempts: Attempts | None = None,
     ) -> None:
         self._services = services
         self._class_name = class_name
         self._lanes = [QueueName(class_name=class_name, role=lane) for lane in lanes]
         self._resume = QueueName(class_name=class_name, role=RESUME)
-        self._attempts = Attempts(services.settings, services.clock)
+        self._attempts = Attempts(services.settings, services.clock) if attempts is None else attempts
         self._isolation = isolation
         self._runner = Runner(
             services,

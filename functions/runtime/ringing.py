@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from functions.engine.ports import QueueDepth
+from functions.engine.ports import QueueDepth, RunKey
 from functions.engine.values import Json
 
 Key = TypeVar("Key", bound=Hashable)
@@ -63,9 +63,9 @@ class Memory:
 
     __hash__ = None  # type: ignore[assignment]  # equal by value, and kept in no set
 
-    def knows(self, run_id: str, at: datetime) -> bool:
+    def knows(self, run: RunKey, at: datetime) -> bool:
         """Whether the run was rung for, for being due (or abandoned) at that time."""
-        return _fingerprint(run_id, at) in self._known
+        return _fingerprint(run, at) in self._known
 
     def to_json(self) -> Json:
         """The memory as a mark."""
@@ -82,9 +82,9 @@ class Memory:
         return cls(int.from_bytes(packed[at : at + _BYTES], "big") for at in range(0, len(packed), _BYTES))
 
     @classmethod
-    def of(cls, rung: Iterable[tuple[str, datetime]]) -> Memory:
+    def of(cls, rung: Iterable[tuple[RunKey, datetime]]) -> Memory:
         """The memory of having rung for these."""
-        return cls(_fingerprint(run_id, at) for run_id, at in rung)
+        return cls(_fingerprint(run, at) for run, at in rung)
 
 
 def choose(known: Sequence[Key], fresh: Sequence[Key], room: Room) -> Chosen[Key]:
@@ -101,5 +101,5 @@ def choose(known: Sequence[Key], fresh: Sequence[Key], room: Room) -> Chosen[Key
     return Chosen(lost=lost, fresh=fresh[: room.allowed - len(lost)])
 
 
-def _fingerprint(run_id: str, at: datetime) -> int:
-    return zlib.crc32(f"{run_id} {at.timestamp():.3f}".encode()) % 256**_BYTES
+def _fingerprint(run: RunKey, at: datetime) -> int:
+    return zlib.crc32(f"{run.tenant} {run.run_id} {at.timestamp():.3f}".encode()) % 256**_BYTES

@@ -105,8 +105,8 @@ async def run_view(
     step_names: Sequence[str],
     only: Collection[str] | None = None,
 ) -> RunView:
-    """A run, whole. `step_names` are those of a record that has no steps yet; `only` narrows the steps shown."""
-    steps: Mapping[str, StepState] = run.steps or {name: StepState() for name in step_names}
+    """A run, whole: all steps of `step_names`, also those its record has nothing of yet; `only` narrows them."""
+    steps: Mapping[str, StepState] = {**{name: StepState() for name in step_names}, **run.steps}
     chosen = {name: state for name, state in steps.items() if only is None or name in only}
     given, output, *outputs = await payloads.shown(
         [run.input, run.output, *(state.output for state in chosen.values())]

@@ -92,14 +92,14 @@ class Wakes:
             keys = await self._services.runs.due(class_name, self._now + AHEAD, limit=2 * self._most)
             mark = f"sweep.rung.{class_name}"
             memory = Memory.from_json(await self._services.marks.get(mark))
-            known = [key for key in keys if memory.knows(key.run_id, key.due_at)]
-            fresh = [key for key in keys if not memory.knows(key.run_id, key.due_at)]
+            known = [key for key in keys if memory.knows(_key(key), key.due_at)]
+            fresh = [key for key in keys if not memory.knows(_key(key), key.due_at)]
             chosen = choose([key for key in known if key.due_at <= self._now], fresh, self._room(class_name))
             before = self._done["rung"]
             await self._ring(chosen.lost)
             self._done["lost"] += self._done["rung"] - before
             rung = await self._ring(chosen.fresh)
-            after = Memory.of((key.run_id, key.due_at) for key in [*known, *rung])
+            after = Memory.of((_key(key), key.due_at) for key in [*known, *rung])
             if after != memory:
                 await self._services.marks.put(mark, after.to_json())
 
@@ -110,14 +110,14 @@ class Wakes:
         remembered: list[Run] = []
         for class_name in self._rooms:
             runs = [run for run in abandoned if run.class_name == class_name]
-            known = [run for run in runs if memory.knows(run.id, _since(run))]
-            fresh = [run for run in runs if not memory.knows(run.id, _since(run))]
+            known = [run for run in runs if memory.knows(_key_of(run), _since(run))]
+            fresh = [run for run in runs if not memory.knows(_key_of(run), _since(run))]
             room = self._room(class_name)
             chosen = choose(known, fresh, Room(visible=room.visible, allowed=(room.allowed + 1) // 2))
             await self._send("rescued", chosen.lost, [self._now] * len(chosen.lost))
             sent = await self._send("rescued", chosen.fresh, [self._now] * len(chosen.fresh))
             remembered += [*known, *sent]
-        after = Memory.of((run.id, _since(run)) for run in remembered[: 2 * self._most])
+        after = Memory.of((_key_of(run), _since(run)) for run in remembered[: 2 * self._most])
         if after != memory:
             await self._services.marks.put(mark, after.to_json())
 
@@ -164,6 +164,10 @@ class Wakes:
 
 def _key(key: DueKey) -> RunKey:
     return RunKey(tenant=key.tenant, run_id=key.run_id)
+
+
+def _key_of(run: Run) -> RunKey:
+    return RunKey(tenant=run.tenant, run_id=run.id)
 
 
 def _since(run: Run) -> datetime:

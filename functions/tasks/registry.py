@@ -17,7 +17,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from functions.engine.errors import NotFound
 
@@ -43,6 +43,13 @@ class TaskDef:
     is_async: bool
     wants_ctx: bool
     wants_needs: bool
+
+
+class Find(Protocol):
+    """Finds a task by name, as `find` does."""
+
+    def __call__(self, name: str, *, chaos: bool = False) -> TaskDef:
+        """See `find`."""
 
 
 _tasks: dict[str, TaskDef] = {}

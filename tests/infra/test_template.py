@@ -17,7 +17,7 @@ from infra import dashboard, metrics
 from tests.infra.conftest import Synthesised
 
 DAY = 24 * 60 * 60
-MODULES = {"api", "authorizer", "worker", "deadletter", "sweeper"}
+MODULES = {"api", "authorizer", "worker", "fanout", "deadletter", "sweeper"}
 ROOT = Path(__file__).parents[2]
 
 
@@ -34,11 +34,16 @@ def test_every_functions_environment_is_the_settings(deployed: str, request: pyt
     stack: Synthesised = request.getfixturevalue(deployed)
     assert set(stack.functions()) == MODULES
 
-    for function in stack.functions().values():
+    (machine,) = stack.all("AWS::StepFunctions::StateMachine")
+    for module, function in stack.functions().items():
         env = environment(stack, function)
         settings = Settings.from_env(env)
         assert settings == stack.config.settings(
-            table=settings.table, bucket=settings.bucket, queues={"model": settings.classes["model"].queues}
+            table=settings.table,
+            bucket=settings.bucket,
+            queues={"model": settings.classes["model"].queues},
+            # The state machine knows its function; the two can't know each other.
+            machines={} if module == "fanout" else {"model": machine},
         )
         assert set(env) == set(settings.to_env())
         assert settings.table in stack.all("AWS::DynamoDB::Table")
@@ -179,7 +184,14 @@ def test_no_permission_is_wider_than_the_resources_it_names(prod: Synthesised) -
     wild = {prod.text(resource) for resource in resources if "*" in prod.text(resource)}
     (bucket,) = prod.all("AWS::S3::Bucket")
 
-    assert wild == {f"{bucket}.Arn/*"}  # objects can't be named beforehand
+    (machine,) = prod.all("AWS::StepFunctions::StateMachine")
+    executions = "arn:AWS::Partition:states:AWS::Region:AWS::AccountId:execution:"
+    # Neither objects nor executions can be named beforehand; whose they are can.
+    assert wild == {
+        f"{bucket}.Arn/*",
+        f"{executions}{machine}.Name:*",
+        f"{executions}{machine}.Name/*:*",
+    }
     assert not [action for action in actions if "*" in action]
     assert not [r for r in prod.all("AWS::IAM::Role").values() if r.get("ManagedPolicyArns")]
 
@@ -230,7 +242,7 @@ def test_a_request_leaves_one_json_line_without_a_token(prod: Synthesised) -> No
 
 
 def test_the_sweeper_runs_each_minute_and_a_pass_ends_before_the_next(prod: Synthesised) -> None:
-    (rule,) = prod.all("AWS::Events::Rule").values()
+    (rule,) = (r for r in prod.all("AWS::Events::Rule").values() if "ScheduleExpression" in r)
 
     assert rule["ScheduleExpression"] == "rate(1 minute)"
     assert prod.functions()["sweeper"]["Timeout"] < 60

@@ -126,6 +126,32 @@ async def test_a_repeated_key_costs_one_read_and_no_place(service: Service) -> N
     assert service.api.calls == Counter(GetItem=1)
 
 
+async def test_a_batch_of_a_hundred_shares_its_read_and_its_sends_and_a_repeat_is_one_read(service: Service) -> None:
+    service.reset()
+    headers = {"Idempotency-Key": "batch"}
+    body = json.dumps({"runs": [{"workflow": "diamond", "input": number} for number in range(100)]})
+    first = await service.http("POST", "/v1/runs/batch", body, headers=headers)
+    assert [result["status"] for result in first.json["results"]] == [202] * 100
+    # One look for replays, one read of the workflow, ten messages a send; a place and a row are each run's own.
+    assert service.api.calls == Counter(BatchGetItem=1, GetItem=1, UpdateItem=100, SendMessageBatch=10, PutItem=100)
+    service.reset()
+    again = await service.http("POST", "/v1/runs/batch", body, headers=headers)
+    assert [result["status"] for result in again.json["results"]] == [200] * 100
+    assert service.api.calls == Counter(BatchGetItem=1)
+    for result in again.json["results"]:
+        assert (await service.ended(result["run"]["id"]))["status"] == "succeeded"
+
+
+async def test_a_link_to_watch_a_run_costs_no_call(service: Service) -> None:
+    accepted = await service.http("POST", "/v1/runs", {"workflow": "diamond"})
+    run = await service.ended(accepted.json["id"])
+    service.reset()
+    shown = await service.http("GET", f"/v1/runs/{run['id']}")
+    assert service.api.calls == Counter(GetItem=1)
+    await service.http("GET", "/" + shown.json["links"]["stream"], verdict=None)
+    assert service.api.calls == Counter(GetItem=2)
+
+
 async def test_runs_that_come_together_share_their_receives_and_deletes(service: Service) -> None:
     service.reset()
     runs = await asyncio.gather(*(service.http("POST", "/v1/runs", {"workflow": "diamond"}) for _ in range(10)))

@@ -37,6 +37,7 @@ At the end, when faults have stopped and the sweeper goes on:
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -256,8 +257,9 @@ class Audit:
         queued = sum(run.status is Status.QUEUED for run in self.latest.values())
         bound = self.simulation.deployment.bound
         self.hold(not bound or queued <= bound, "queued rows are within the bound", f"{queued} > {bound}")
+        void = now_at(self.simulation.loop.time() - self.simulation.settings.place_void_seconds)
         coming = sum(
-            RunKey(tenant=e.tenant, run_id=e.run_id) not in self.latest and e.place is not None
+            RunKey(tenant=e.tenant, run_id=e.run_id) not in self.latest and e.place is not None and e.accepted_at > void
             for e in self.outstanding.values()
         )
         taken = self.simulation.places.taken
@@ -320,6 +322,11 @@ class Audit:
         """The record as it stood then: what a lagging index knows."""
         known = [run for since, run in self.history[key] if since <= at]
         return known[-1] if known else None
+
+
+def now_at(seconds: float) -> datetime:
+    """The true time of the loop's."""
+    return START + timedelta(seconds=seconds)
 
 
 def _steps(run: Run) -> str:

@@ -90,8 +90,8 @@ class Mapping:
         left = box.node.tasks
         self._simulation.audit.hold(not left, "nothing outlives an invocation", left)
         self._warm.append(box)
-        # What the holder broke off is left to its lease.
-        box.node.disturbed() if task.result() else None
+        if task.result():
+            box.node.disturbed()  # what it broke off is left to its lease
         return task.result()
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from unittest.mock import patch
 
 from functions.adapters.memory import runs as memory_runs
+from functions.engine import crash, due, progress
 from functions.engine import decide as rules
-from functions.engine import due, progress
 from functions.engine.draft import Draft
-from functions.engine.errors import InfrastructureError, Unanswered
+from functions.engine.errors import InfrastructureError, Throttled, Unanswered
 from functions.engine.message import Received
 from functions.engine.ports import RunKey
-from functions.engine.run import Place, Run
+from functions.engine.run import Run
 from functions.engine.terms import Terms
 from functions.engine.workflow import OnInterrupt, Step, Workflow
 from functions.runtime import runner
@@ -97,17 +97,12 @@ def returns_a_place_twice() -> Iterator[None]:
 @contextmanager
 def returns_the_place_of_an_unanswered_send() -> Iterator[None]:
     """The API takes an unanswered send for a refused one (R6)."""
-    sent = Submitter._sent
+    conclude = Submitter.conclude
 
-    async def hasty(self: Submitter, asked: Any, run_id: str, workflow: Workflow) -> Any:
-        try:
-            return await sent(self, asked, run_id, workflow)
-        except Unanswered:
-            hour = int(self.clock.now().timestamp() // 3600)
-            await self._give_back(workflow.class_name, Place(shard=0, hour=hour))
-            raise
+    async def hasty(self: Submitter, prepared: Any, error: Any) -> Any:
+        return await conclude(self, prepared, Throttled("refused, surely") if isinstance(error, Unanswered) else error)
 
-    with patch.object(Submitter, "_sent", hasty):
+    with patch.object(Submitter, "conclude", hasty):
         yield
 
 
@@ -157,7 +152,7 @@ def an_envelope_without_a_row_is_dropped() -> Iterator[None]:
 @contextmanager
 def interrupted_means_retried() -> Iterator[None]:
     """`on_interrupt: fail` is not heeded: more than once is possible."""
-    interrupt = rules._interrupt
+    interrupt = crash._interrupt
 
     def heedless(draft: Draft, workflow: Workflow, name: str, state: Any) -> int:
         step = workflow.steps[name]
@@ -165,7 +160,7 @@ def interrupted_means_retried() -> Iterator[None]:
         steps = {**workflow.steps, name: replace(step, retry=policy)}
         return interrupt(draft, replace(workflow, steps=steps), name, state)
 
-    with patch.object(rules, "_interrupt", heedless):
+    with patch.object(crash, "_interrupt", heedless):
         yield
 
 
@@ -175,9 +170,9 @@ def crashes_are_not_counted() -> Iterator[None]:
 
     def endless(draft: Draft, workflow: Workflow) -> None:
         for name, state in list(draft.steps.items()):
-            rules._interrupt(draft, workflow, name, state)
+            crash._interrupt(draft, workflow, name, state)
 
-    with patch.object(rules, "_crashed", endless):
+    with patch.object(rules, "interrupt_all", endless):
         yield
 
 

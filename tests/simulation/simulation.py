@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
+from functions.adapters.maprecords import MemoryMapRecords
 from functions.adapters.marks import MemoryMarks
-from functions.adapters.memory import MemoryCatalog, MemoryTokens
+from functions.adapters.memory import MemoryBlobs, MemoryCatalog, MemoryFanOut, MemoryTokens
 from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import QueueName
 from functions.engine.ports import Registered, RunKey, Token
@@ -67,6 +68,8 @@ class Simulation:
             tokens=MemoryTokens(),
             marks=MemoryMarks(),
             secrets=MemorySecrets(),
+            map_records=MemoryMapRecords(),
+            fan_out=MemoryFanOut(MemoryBlobs(), self.queue),
             clock=self.clock,
             ids=SeededIds(fate.seed),
         )

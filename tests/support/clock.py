@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import heapq
 import itertools
-import random
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-"""When a fake clock starts unless told otherwise."""
+from fanfold.virtual import START, SeededIds
+
+__all__ = ["START", "FakeClock", "SeededIds", "settle"]
 
 
 class FakeClock:
@@ -77,16 +76,3 @@ async def settle(turns: int = 20) -> None:
     """Let everything that can run without time passing run."""
     for _ in range(turns):
         await asyncio.sleep(0)
-
-
-class SeededIds:
-    """An `Ids` that draws the same names and numbers for the same seed."""
-
-    def __init__(self, seed: int | str = 0) -> None:
-        self._random = random.Random(seed)
-
-    def token(self) -> str:
-        return base64.urlsafe_b64encode(self._random.randbytes(12)).decode("ascii")
-
-    def random(self) -> float:
-        return self._random.random()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from functions.adapters.items import from_item, to_item
+from functions.adapters.maprecords import MemoryMapRecords
 from functions.adapters.marks import MemoryMarks
 from functions.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
+    MemoryFanOut,
     MemoryPlaces,
     MemoryQueue,
     MemoryRunStore,
@@ -22,15 +25,16 @@ from functions.adapters.memory import (
 )
 from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import Envelope, QueueName, Received, first_version
-from functions.engine.ports import Absent, Registered, RunKey
+from functions.engine.ports import Absent, Execution, Registered, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.values import Json
 from functions.engine.workflow import Workflow, check, version_of
 from functions.runtime.attempts import Attempts
 from functions.runtime.keeper import visibility_seconds
+from functions.runtime.mapbatch import BatchEnd, MapBatches, Order
 from functions.runtime.process import Worker
 from functions.runtime.runner import Disposition, Done, Runner
-from functions.runtime.settings import Settings
+from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 from functions.tasks import registry
@@ -63,6 +67,27 @@ class NoIsolation:
         """Nothing to stop."""
 
 
+class Elsewhere:
+    """Maps elsewhere: what goes on there belongs to no process of the test, and outlives the one that started it."""
+
+    def __init__(self, inner: MemoryFanOut) -> None:
+        self.inner = inner
+        self.going, self.stop, self.close = inner.going, inner.stop, inner.close
+
+    async def start(self, execution: Execution) -> bool:
+        """See `FanOut.start`."""
+        token = PROCESS.set("")
+        try:
+            return await self.inner.start(execution)
+        finally:
+            PROCESS.reset(token)
+
+
+def with_fan_out(**given: Any) -> Settings:
+    """Settings of a deployment that can work on maps elsewhere."""
+    return Settings(chaos=True, classes={"model": ClassSettings(state_machine="memory")}, **given)
+
+
 @dataclass
 class World:
     """One deployment in memory. Must be made inside the virtual loop."""
@@ -75,22 +100,38 @@ class World:
         self.runs = MemoryRunStore(codec())
         self.queue = MemoryQueue(clock)
         self.places = MemoryPlaces({name: c.max_queue_depth for name, c in self.settings.classes.items()})
+        self.blobs = MemoryBlobs()
+        self.map_records = MemoryMapRecords()
+        self.fan_out = Elsewhere(MemoryFanOut(self.blobs, self.queue))
         self.services = Services(
             settings=self.settings,
             runs=self.runs,
             queue=self.queue,
             places=self.places,
-            blobs=MemoryBlobs(),
+            blobs=self.blobs,
             catalog=MemoryCatalog(),
             tokens=MemoryTokens(),
             marks=MemoryMarks(),
             secrets=MemorySecrets(),
+            map_records=self.map_records,
+            fan_out=self.fan_out,
             clock=clock,
             ids=SeededIds(self.seed),
+        )
+        self.fan_out.inner.work = self.batch
+        self._batches = MapBatches(
+            self.services,
+            WorkflowCache(self.services.catalog, self.settings.classes),
+            Attempts(self.settings, clock),
         )
         self.log = probes.fresh_log()
         self._submitted = 0
         self._processes = 0
+
+    async def batch(self, event: Mapping[str, Any]) -> BatchEnd:
+        """The fan-out function: works on a batch of a map's items."""
+        until = self.services.clock.now() + timedelta(seconds=300)
+        return await self._batches.work(Order.from_event(event), until=until)
 
     async def register(self, document: dict[str, Any]) -> Workflow:
         """Register a workflow document; what is wrong with it is the test's fault."""
@@ -176,13 +217,15 @@ class World:
 
     async def ended(self, envelope: Envelope, *, within: float = 3600) -> Run:
         """The run's record once it is terminal; fails when it takes longer than `within` virtual seconds."""
+        key = RunKey(tenant=envelope.tenant, run_id=envelope.run_id)
+        pause = 0.05
         async with asyncio.timeout(within):
             while True:
-                key = RunKey(tenant=envelope.tenant, run_id=envelope.run_id)
                 run = await self.runs.get(key, now=self.services.clock.now())
                 if run is not None and run.terminal:
                     return run
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(pause)
+                pause = min(1.0, pause * 1.05)
 
     async def play(self, document: dict[str, Any], input: Json = None, *, within: float = 3600, **given: Any) -> Run:
         """Register, submit, and work until the run has ended."""
@@ -197,9 +240,17 @@ class Process:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.runs, self.queue, self.places, self.blobs, self.catalog = (
+        self.runs, self.queue, self.places, self.blobs, self.catalog, self.map_records, self.fan_out = (
             Faulty(port)
-            for port in (world.runs, world.queue, world.places, world.services.blobs, world.services.catalog)
+            for port in (
+                world.runs,
+                world.queue,
+                world.places,
+                world.services.blobs,
+                world.services.catalog,
+                world.map_records,
+                world.fan_out,
+            )
         )
         self.services = replace(
             world.services,
@@ -208,6 +259,8 @@ class Process:
             places=self.places,
             blobs=self.blobs,
             catalog=self.catalog,
+            map_records=self.map_records,
+            fan_out=self.fan_out,
             ids=SeededIds(f"{world.seed}/{name}"),
         )
         self.attempts = Attempts(world.settings, self.services.clock)
@@ -272,7 +325,7 @@ class Process:
 
     async def kill(self) -> None:
         """The process is gone at this moment: nothing it would still do is done."""
-        for port in (self.runs, self.queue, self.places, self.blobs, self.catalog):
+        for port in (self.runs, self.queue, self.places, self.blobs, self.catalog, self.map_records, self.fan_out):
             port.dead = True
         for task in loop().tasks_of(self.name):
             task.cancel()
@@ -294,6 +347,6 @@ def consistent(run: Run) -> None:
         assert run.journal[-1].type == f"run.{run.status}"
     if run.status is Status.WAITING:
         assert run.due_at is not None
+    started = Counter(entry.step for entry in run.journal if entry.type == "step.started")
     for name, state in run.steps.items():
-        started = sum(e.step == name and e.type == "step.started" for e in run.journal)
-        assert started == state.attempts, name
+        assert started[name] == state.attempts, name

@@ -318,6 +318,15 @@ async def test_steps_can_be_narrowed(http: Http) -> None:
     assert (await http("GET", f"/v1/runs/{run_id}?steps=none")).json["steps"] == {}
 
 
+async def test_a_run_that_has_begun_shows_the_steps_to_come_as_well_in_the_documents_order(http: Http) -> None:
+    run_id = await submitted(http, workflow="pair")
+    (run,) = [run for run in http.services.runs.rows.values() if run.id == run_id]  # type: ignore[attr-defined]  # in memory
+    begun = replace(run, status=Status.RUNNING, version=2, steps={"second": StepState(status=StepStatus.RUNNING)})
+    await http.services.runs.put(begun, Replaces(version=1, submission=run.submission), now=START)
+    steps = (await http("GET", f"/v1/runs/{run_id}")).json["steps"]
+    assert [(name, step["status"]) for name, step in steps.items()] == [("first", "pending"), ("second", "running")]
+
+
 async def test_a_wait_answers_as_soon_as_the_run_has_ended(http: Http) -> None:
     run_id = await submitted(http)
     clock = http.services.clock

@@ -228,7 +228,8 @@ async def test_of_two_batches_with_one_key_at_once_one_stands_and_the_other_retu
 
 async def test_an_unknown_workflow_is_its_runs_problem_and_is_read_once(batch: Batch) -> None:
     asked = [
-        Submission(tenant="acme", workflow=name, request_hash=digest(name)) for name in ("tiny", "no", "no", "tiny")
+        Submission(tenant="acme", workflow=name, request_hash=digest(name), input=0)
+        for name in ("tiny", "no", "no", "tiny")
     ]
     assert kinds(await batch.send_in(asked)) == ["new", NotFound.__name__, NotFound.__name__, "new"]
     assert batch.calls.count("catalog.current") == 2

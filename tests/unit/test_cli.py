@@ -106,6 +106,67 @@ def test_input_that_is_no_json_is_a_usage_error_and_sends_nothing(
     assert service.asked == []
 
 
+def a_batch(*results: dict[str, Any]) -> tuple[int, Any]:
+    return 200, {"results": list(results)}
+
+
+def refused(status: int, **problem: Any) -> dict[str, Any]:
+    return {"status": status, "problem": {"title": "No", "detail": "It is so.", "errors": [], **problem}}
+
+
+def test_a_batch_prints_the_ids_of_its_runs_in_order(service: type[Service], tmp_path: Path, capsys: Printed) -> None:
+    (tmp_path / "runs.jsonl").write_text('{"input": 1}\n\n{"workflow": "other", "tags": {"a": "b"}}\n')
+    service.answers["POST /v1/runs/batch"] = a_batch(*({"status": 202, "run": {"id": name}} for name in ("r1", "r2")))
+    assert main(["submit", "tiny", "--batch", "runs.jsonl"]) == 0
+    assert capsys.readouterr().out == "r1\nr2\n"
+    runs = [{"workflow": "tiny", "input": 1}, {"workflow": "other", "tags": {"a": "b"}}]
+    assert json.loads(service.asked[0][1]) == {"runs": runs}
+
+
+@pytest.mark.parametrize(("statuses", "exit_status"), [((404, 422), 2), ((404, 429), 3), ((429, 503), 4)])
+def test_a_batch_tells_which_lines_were_refused_and_why(
+    service: type[Service],
+    tmp_path: Path,
+    capsys: Printed,
+    monkeypatch: pytest.MonkeyPatch,
+    statuses: tuple[int, int],
+    exit_status: int,
+) -> None:
+    monkeypatch.setattr("fanfold.commands.output.PATIENCE_SECONDS", 0)
+    (tmp_path / "runs.jsonl").write_text("{}\n" * 3)
+    errors = [{"pointer": "/workflow", "detail": "Field required"}]
+    bad = [refused(statuses[0]), refused(statuses[1], errors=errors)]
+    service.answers["POST /v1/runs/batch"] = a_batch({"status": 202, "run": {"id": "r1"}}, *bad)
+    assert main(["submit", "--batch", "runs.jsonl"]) == exit_status
+    told = capsys.readouterr()
+    assert told.out == "r1\n"
+    assert told.err.splitlines() == [
+        f"line 2: No: It is so. (HTTP {statuses[0]})",
+        f"line 3: No: /workflow: Field required (HTTP {statuses[1]})",
+    ]
+    assert main(["submit", "--batch", "runs.jsonl", "--json"]) == exit_status
+    assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"run"', "{}\nNaN", "\xff"])
+def test_a_batch_file_with_a_line_that_is_no_run_sends_nothing(
+    service: type[Service], tmp_path: Path, capsys: Printed, text: str
+) -> None:
+    (tmp_path / "runs.jsonl").write_bytes(text.encode("latin-1"))
+    assert main(["submit", "--batch", "runs.jsonl"]) == 2
+    assert "--batch" in capsys.readouterr().err
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    "more", [["--input", "1"], ["--lane", "high"], ["--tag", "a=b"], ["--wait"], ["--batch", "missing.jsonl"]]
+)
+def test_a_batch_takes_no_option_that_is_one_runs(service: type[Service], tmp_path: Path, more: list[str]) -> None:
+    (tmp_path / "runs.jsonl").write_text("{}\n")
+    assert main(["submit", "--batch", "runs.jsonl", *more]) == 2
+    assert service.asked == []
+
+
 def test_submit_wait_shows_the_steps_and_the_result(service: type[Service], capsys: Printed) -> None:
     assert main(["submit", "tiny", "--wait"]) == 0
     out = capsys.readouterr().out

@@ -11,7 +11,7 @@ import pytest
 
 from fanfold import AsyncClient, Client, Invalid, NotFound, NotReachable, Refused, StateConflict
 from fanfold.calls import pause_before_repeat
-from fanfold.results import Run
+from fanfold.results import BatchResult, Run
 
 Answer = httpx.Response | Exception
 URL = "http://service.test/_aws/execute-api/abc/$default"
@@ -91,6 +91,69 @@ def test_a_key_of_the_callers_is_used_as_it_is() -> None:
     with service.client() as client:
         client.submit("tiny", key="order-7")
     assert service.requests[0].headers["idempotency-key"] == "order-7"
+
+
+def results(*statuses: int, **problem: Any) -> httpx.Response:
+    refused = {"type": "queue-full", "title": "Full", "detail": "No place.", **problem}
+    return ok(
+        {"results": [{"status": s, **({"run": ACCEPTED} if s < 300 else {"problem": refused})} for s in statuses]}
+    )
+
+
+def statuses(told: list[BatchResult]) -> list[int]:
+    return [result["status"] for result in told]
+
+
+RUNS = [{"workflow": "tiny", "input": number} for number in range(3)]
+
+
+def test_a_batch_is_one_call_under_one_key_and_its_results_come_in_order() -> None:
+    service = Service(results(202, 404, 202))
+    with service.client() as client:
+        assert statuses(client.submit_many(RUNS, key="nightly")) == [202, 404, 202]
+    (request,) = service.requests
+    assert (request.url.path[-14:], request.headers["idempotency-key"]) == ("/v1/runs/batch", "nightly")
+    assert json.loads(request.content) == {"runs": RUNS}
+
+
+def test_more_than_a_hundred_runs_go_in_several_calls_each_with_a_key_of_its_own() -> None:
+    service = Service(results(*[202] * 100), results(*[202] * 100), results(202))
+    with service.client() as client:
+        assert statuses(client.submit_many(({"workflow": "tiny"} for _ in range(201)), key="k")) == [202] * 201
+    assert [request.headers["idempotency-key"] for request in service.requests] == ["k", "k/100", "k/200"]
+    assert [len(json.loads(request.content)["runs"]) for request in service.requests] == [100, 100, 1]
+
+
+def test_a_batch_of_which_some_were_refused_for_load_is_repeated_as_it_was() -> None:
+    service = Service(results(202, 429, 422, retry_after=3), results(200, 202, 422))
+    with service.client() as client:
+        # What was accepted first stays told as that, though the repeat says it is a replay.
+        assert statuses(client.submit_many(RUNS)) == [202, 202, 422]
+    first, second = service.requests
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+    assert first.content == second.content
+    assert 3 <= service.slept[0] <= 3.1
+
+
+def test_a_batch_is_told_as_it_is_when_the_callers_patience_is_over() -> None:
+    service = Service(results(202, 429, 503, retry_after=60))
+    with service.client(patience_seconds=5) as client:
+        assert statuses(client.submit_many(RUNS)) == [202, 429, 503]
+    assert (len(service.requests), service.slept) == (1, [])
+
+
+def test_no_runs_are_no_call() -> None:
+    service = Service(results())
+    with service.client() as client:
+        assert client.submit_many([]) == []
+    assert service.requests == []
+
+
+async def test_the_asyncio_client_submits_batches_alike() -> None:
+    service = Service(results(202, 503, 202), results(200, 202, 200))
+    async with service.async_client() as client:
+        assert statuses(await client.submit_many(RUNS)) == [202, 202, 202]
+    assert len(service.requests) == 2
 
 
 def test_a_refusal_is_repeated_after_the_time_the_service_names() -> None:

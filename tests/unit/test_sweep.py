@@ -11,7 +11,7 @@ import pytest
 
 from functions.engine.errors import Throttled, Unanswered
 from functions.engine.message import Message, QueueName, Wake, envelope_of, first_version
-from functions.engine.ports import Absent, RunKey
+from functions.engine.ports import Absent, DueKey, RunKey
 from functions.engine.run import Reason, Run, Status
 from functions.runtime.runner import terms_of
 from functions.runtime.settings import Settings
@@ -164,8 +164,8 @@ async def test_a_run_that_went_on_while_the_index_lagged_is_not_rung_for() -> No
     it = await Deployment.with_tenant()
     await it.stored(running(1, lease_until=after(50)))
 
-    async def due(until: datetime, *, limit: int) -> Sequence[RunKey]:
-        return [RunKey(tenant="acme", run_id=an_id(1)), RunKey(tenant="acme", run_id=an_id(9))]
+    async def due(class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
+        return [DueKey(tenant="acme", run_id=an_id(number), due_at=after(-10)) for number in (1, 9)]
 
     it.services.runs.due = due  # type: ignore[method-assign]  # the index still shows what was
     assert (await it.sweep()).rung == 0
@@ -323,7 +323,7 @@ async def test_a_part_that_fails_is_reported_after_the_others_were_done() -> Non
     it = await Deployment.with_tenant()
     await it.stored(running(1, lease_until=after(-10)))
 
-    async def due(until: datetime, *, limit: int) -> Sequence[RunKey]:
+    async def due(class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
         raise Throttled("busy")
 
     it.services.runs.due = due  # type: ignore[method-assign]  # one service call fails

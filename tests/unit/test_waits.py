@@ -80,7 +80,12 @@ def test_until_a_moment_that_is_past_goes_on_at_once(at: str) -> None:
 
 @pytest.mark.parametrize(
     ("at", "says"),
-    [("tomorrow", "no ISO 8601 time"), ("2030-01-01T00:00:00", "no offset"), (7, "must be an ISO 8601"), (None, "must")],
+    [
+        ("tomorrow", "no ISO 8601 time"),
+        ("2030-01-01T00:00:00", "no offset"),
+        (7, "must be an ISO 8601"),
+        (None, "must"),
+    ],
 )
 def test_until_what_is_no_moment_fails_the_step(at: Any, says: str) -> None:
     game = Game(a_flow({"gate": {"wait": {"until": "${input.at}"}}}), input={"at": at}).claim()

@@ -22,6 +22,9 @@ MAX_BODY_BYTES = 1_048_576
 MAX_GROUP_ID = 128
 """SQS's own limits, checked because a store that accepts more would hide the bug."""
 
+GRAIN_SECONDS = 0.001
+"""The shortest wait of a poll."""
+
 
 @dataclass(slots=True, kw_only=True)
 class _Stored:
@@ -92,7 +95,9 @@ class MemoryQueue:
             if taken or now >= until:
                 return taken
             hidden = self._queue(queue).hidden
-            await self._change(queue, min(until, hidden[0][0]) - now if hidden else until - now)
+            seconds = min(until, hidden[0][0]) - now if hidden else until - now
+            # Less than a clock's grain would never pass on a clock that only moves when everybody waits.
+            await self._change(queue, max(seconds, GRAIN_SECONDS))
 
     async def hide(self, messages: Sequence[Received], *, seconds: int) -> None:
         """See `WorkQueue.hide`."""

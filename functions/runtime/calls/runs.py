@@ -14,6 +14,7 @@ from functions.runtime.calls.desk import Desk
 from functions.runtime.http import RunList
 from functions.runtime.incoming import RunQuery, RunsQuery, SubmitBody
 from functions.runtime.listing import Filters, page
+from functions.runtime.reading import whole
 from functions.runtime.requests import Request, body_as, query_as
 from functions.runtime.submit import Submission
 
@@ -57,6 +58,7 @@ async def show(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answ
 async def shown(desk: Desk, run: Run, query: RunQuery | None = None) -> Answer:
     """The answer that shows a run as `query` wants it."""
     query = query or RunQuery()
+    run = await whole(desk.services, run)
     content = await views.run_view(
         run,
         payloads=views.Payloads(blobs=desk.services.blobs, inline=query.inline),
@@ -89,9 +91,7 @@ async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
 
 
 async def _step_names(desk: Desk, run: Run) -> tuple[str, ...]:
-    """The steps of a run that was not claimed yet: its record has none, its workflow has."""
-    if run.steps:
-        return ()
+    """The steps of a run's workflow: its record has only those that something has happened to."""
     try:
         workflow = await desk.workflows.get(run.tenant, run.workflow, run.workflow_version)
     except NotFound:

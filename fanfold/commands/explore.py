@@ -1,0 +1,103 @@
+"""`explore`: kill the worker of a run at every place it can die, in memory, and show how each run ends."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fanfold.commands import output
+from fanfold.commands.output import JsonFlag
+from fanfold.commands.runs import json_of
+from fanfold.local import LocalError
+
+if TYPE_CHECKING:
+    from fanfold.explore import Exploration, Point
+
+EVERY = 20
+"""On a pipe the number of tries is told once in so many."""
+
+
+def explore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workflow document, YAML or JSON.")],
+    input_: Annotated[
+        str | None, typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads stdin.")
+    ] = None,
+    signal: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=JSON", help="What a wait for this signal gets; may be repeated.")
+    ] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Two deaths, at every pair of places.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Kill the worker before and after each of its calls to a service; exit status 1 when a run ends wrong.
+
+    Needs no stack: the run is played in memory, on virtual time, and its tasks are executed for real in this process.
+    """
+    if not file.is_file():
+        raise typer.BadParameter(f"{file}: there is no such file")
+    given = json_of(input_ or "{}", "--input")
+    signals = dict(_signal(text) for text in signal or [])
+    try:
+        from fanfold.explore import explore as explored
+        from functions.engine.errors import InvalidDocument
+    except ImportError as error:
+        raise LocalError(f"Exploring needs what the service needs: fanfold[service] ({error}).", status=2) from error
+    try:
+        found = explored(file, given, signals=signals, pairs=pairs, progress=None if json_ else _tell)
+    except InvalidDocument as error:
+        problems = "; ".join(f"{problem.pointer}: {problem.detail}" for problem in error.problems)
+        raise LocalError(f"{file} is no valid workflow: {problems}.", status=2) from error
+    except ValueError as error:
+        raise LocalError(f"{error}.", status=2) from error
+    if json_:
+        output.emit(_shown(found))
+    else:
+        _print(found)
+    if found.wrong:
+        raise typer.Exit(output.RUN_FAILED)
+
+
+def _signal(text: str) -> tuple[str, Any]:
+    name, equals, payload = text.partition("=")
+    if not name or not equals:
+        raise typer.BadParameter(f"--signal is NAME=JSON, not {text!r}")
+    return name, json_of(payload, "--signal")
+
+
+def _tell(number: int, total: int, point: Point) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{number} of {total} …", end="" if number < total else "\r\033[K", file=sys.stderr, flush=True)
+    elif number % EVERY == 0:
+        output.say(f"{number} of {total} …")
+
+
+def _print(found: Exploration) -> None:
+    """Every single death, and of the pairs those that ended wrong."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("the worker dies", overflow="fold")
+    table.add_column("and the run ends", overflow="fold")
+    for point in found.points:
+        if point.wrong or len(point.where) < 2:
+            end = "\n".join(str(wrong) for wrong in point.wrong) or "right"
+            table.add_row("\nthen ".join(point.where), end, style="red" if point.wrong else None)
+    console = output.console()
+    console.print(table)
+    for note in found.notes:
+        console.print(note)
+    tries, wrong = len(found.points), len(found.wrong)
+    console.print(f"\n{found.workflow}: {len(found.calls)} calls, {tries} tries, {wrong or 'none'} of them end wrong.")
+
+
+def _shown(found: Exploration) -> dict[str, Any]:
+    return {
+        "workflow": found.workflow,
+        "calls": found.calls,
+        "points": [
+            {"where": point.where, "wrong": [asdict(wrong) for wrong in point.wrong]} for point in found.points
+        ],
+        "notes": found.notes,
+    }

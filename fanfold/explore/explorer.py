@@ -1,0 +1,196 @@
+"""Every place at which a worker can die, tried one at a time, or two at a time."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from fanfold.explore.course import Course, Crash, Effect, Moment
+from fanfold.explore.modules import ModuleState
+from fanfold.explore.stage import Play, Stage
+from fanfold.explore.verdict import Wrong, judge
+from fanfold.virtual import run as on_virtual_time
+from functions.engine.run import Run
+from functions.engine.values import Json
+from functions.engine.workflow import DEFAULT_CLASS, version_of
+from functions.engine.workflow import check as check_document
+from functions.runtime.settings import ClassSettings, Settings
+from functions.tasks import registry
+
+DEADLY: Final = frozenset({"chaos.crash"})
+"""Tasks that kill the process they run in, which here is the explorer's own."""
+
+Check = Callable[[Run, Sequence[Effect]], None]
+"""An author's own opinion of a run that has ended and its effects: raises AssertionError where it is not right."""
+
+
+class WrongEnds(AssertionError):
+    """A run did not end right after some crash; the message tells of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One try: where the worker died (`where`, a line for each death), and what was `wrong` with the end."""
+
+    where: tuple[str, ...]
+    wrong: tuple[Wrong, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """What all tries came to. `calls` are those of the undisturbed run, `notes` what was not looked at, and why."""
+
+    workflow: str
+    calls: tuple[str, ...]
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[Point, ...]:
+        """The tries that ended wrong."""
+        return tuple(point for point in self.points if point.wrong)
+
+    def must_be_right(self) -> None:
+        """Raises `WrongEnds`, naming call, step and fault, unless every try ended right."""
+        if self.wrong:
+            lines = [f"{len(self.wrong)} of {len(self.points)} crash points of {self.workflow!r} end wrong:"]
+            for point in self.wrong:
+                lines.append("  the worker died " + ", then ".join(point.where))
+                lines += [f"    {wrong}" for wrong in point.wrong]
+            raise WrongEnds("\n".join(lines))
+
+
+def explore(
+    workflow: Mapping[str, Json] | Path | str,
+    input: Json = None,
+    *,
+    signals: Mapping[str, Json] | None = None,
+    pairs: bool = False,
+    check: Check | None = None,
+    settings: Settings | None = None,
+    progress: Callable[[int, int, Point], None] | None = None,
+) -> Exploration:
+    """Kill the worker of a run before and after each of its calls to a service, and look how the run ends.
+
+    `workflow` is a document, or the path of one. `signals` are the payloads of the signals its waits
+    get, by name. `pairs`: after each first death also at every place of what follows (quadratic).
+    `progress` is called with each try, its number, and how many there are so far as is known.
+    Raises `InvalidDocument`, and ValueError for a task that would kill the explorer itself.
+    """
+    play = _play(workflow, input, signals or {}, settings)
+    undisturbed, again = _perform(play, ()), _perform(play, ())
+    explorer = _Explorer(play, undisturbed, outputs=_outputs(undisturbed) == _outputs(again), check=check)
+    points = [explorer.point(undisturbed)]
+    if not points[0].wrong:
+        points = []
+        for point, total in explorer.tries(pairs=pairs):
+            points.append(point)
+            if progress is not None:
+                progress(len(points), total, point)
+    return Exploration(
+        workflow=play.workflow.name,
+        calls=tuple(str(site) for site in undisturbed.sites),
+        points=tuple(points),
+        notes=explorer.notes,
+    )
+
+
+class _Explorer:
+    """Tries crashes of one play against its undisturbed course."""
+
+    def __init__(self, play: Play, undisturbed: Course, *, outputs: bool, check: Check | None) -> None:
+        self._play = play
+        self._undisturbed = undisturbed
+        self._outputs = outputs
+        self._check = check
+        self.notes = (
+            ()
+            if outputs
+            else ("The outputs differ from one undisturbed run to the next: they were not compared.",)
+        )
+
+    def tries(self, *, pairs: bool) -> Iterator[tuple[Point, int]]:
+        """Every try, and how many there are, as far as is known by then."""
+        total = 2 * len(self._undisturbed.sites)
+        for first in _crashes(self._undisturbed, after=0):
+            course = _perform(self._play, (first,))
+            seconds = list(_crashes(course, after=first.number)) if pairs and course.struck else []
+            total += len(seconds)
+            yield self.point(course), total
+            for second in seconds:
+                yield self.point(_perform(self._play, (first, second))), total
+
+    def point(self, course: Course) -> Point:
+        """What one course came to."""
+        wrong = list(judge(course, self._undisturbed, self._play.workflow, outputs=self._outputs))
+        if self._check is not None and course.run is not None and course.run.terminal:
+            try:
+                self._check(course.run, tuple(course.effects))
+            except AssertionError as error:
+                wrong.append(Wrong(step=None, what=f"the check says: {str(error) or 'it is not right'}"))
+        where = tuple(f"{moment} {site.process}'s call {site.number}, {site}" for moment, site in course.struck)
+        return Point(where=where or ("nowhere",), wrong=tuple(wrong))
+
+
+def _crashes(course: Course, *, after: int) -> Iterator[Crash]:
+    """Both moments of each call that came after that one. One without an answer (a last poll) has no after."""
+    for site in course.sites[after:]:
+        yield Crash(site.number, Moment.BEFORE)
+        if site.ended:
+            yield Crash(site.number, Moment.AFTER)
+
+
+def _perform(play: Play, crashes: Sequence[Crash]) -> Course:
+    async def main() -> Course:
+        return await Stage(play, crashes).perform()
+
+    # Workers log to standard output, and tasks may print: a thousand times the same.
+    with redirect_stdout(io.StringIO()):
+        try:
+            return on_virtual_time(main())
+        finally:
+            play.modules.restore()
+
+
+def _play(
+    workflow: Mapping[str, Json] | Path | str, input: Json, signals: Mapping[str, Json], settings: Settings | None
+) -> Play:
+    document = workflow if isinstance(workflow, Mapping) else _read(Path(workflow))
+    class_name = document.get("class", DEFAULT_CLASS) if isinstance(document, Mapping) else DEFAULT_CLASS
+    if settings is None:
+        classes = {str(class_name): ClassSettings(state_machine="memory")}
+        settings = Settings(chaos=True, classes=classes, mock_latency_ms=20)
+    limits = {name: of_class.max_step_seconds for name, of_class in settings.classes.items()}
+    checked = check_document(document, name=None, tasks=registry.names(chaos=settings.chaos), classes=limits)
+    called = sorted({step.task for step in checked.steps.values() if step.task})
+    if deadly := DEADLY.intersection(called):
+        raise ValueError(f"{', '.join(deadly)} would kill the explorer: the explorer does the killing")
+    modules = ModuleState(registry.find(name, chaos=settings.chaos).function for name in called)
+    version = version_of(document)
+    return Play(
+        workflow=replace(checked, version=version),
+        document=document,
+        input={} if input is None else input,
+        signals=signals,
+        settings=settings,
+        modules=modules,
+    )
+
+
+def _read(path: Path) -> Json:
+    try:
+        return json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), allow_nan=False))
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no workflow document: {' '.join(str(error).split())}") from error
+
+
+def _outputs(course: Course) -> object:
+    assert course.run is not None, "a course that was played has its run"
+    return course.run.output, {name: state.output for name, state in course.run.steps.items()}

@@ -1,0 +1,63 @@
+"""The memory of a process: what task modules keep in variables is gone with it, and must be gone here too."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, list, dict, set, bytearray)
+"""Types of values that can be put back by a copy."""
+
+
+class ModuleState:
+    """The variables of the modules that these functions live in, as they are now.
+
+    What is put back: numbers, texts, and lists, dicts and sets of such at the top of a module, what was
+    not there yet, and what `functools.cache` remembers. Lists, dicts and sets keep their identity, so that
+    others who imported them see the same. Objects of other types (clients, say) are left alone.
+    """
+
+    def __init__(self, functions: Iterable[Callable[..., Any]]) -> None:
+        spaces = {id(space): space for function in functions if (space := getattr(function, "__globals__", None))}
+        self._spaces: list[tuple[dict[str, Any], frozenset[str], Mapping[str, Any]]] = [
+            (space, frozenset(space), copy.deepcopy({name: value for name, value in space.items() if _plain(value)}))
+            for space in spaces.values()
+        ]
+
+    def restore(self) -> None:
+        """Make them what they were."""
+        for space, names, kept in self._spaces:
+            for name in [name for name in space if name not in names]:
+                del space[name]
+            for name, value in kept.items():
+                _put_back(space, name, copy.deepcopy(value))
+            for value in list(space.values()):
+                forget = getattr(value, "cache_clear", None)
+                if callable(forget) and hasattr(value, "__wrapped__"):
+                    forget()
+
+
+def _plain(value: object) -> bool:
+    """Whether a copy is as good as the value: no object of a class of its own is in it."""
+    match value:
+        case dict():
+            return type(value) is dict and all(_plain(key) and _plain(item) for key, item in value.items())
+        case list() | tuple() | set() | frozenset():
+            return type(value) in PLAIN and all(_plain(item) for item in value)
+        case _:
+            return type(value) in PLAIN
+
+
+def _put_back(space: dict[str, Any], name: str, value: Any) -> None:
+    standing = space.get(name)
+    if standing is value or name.startswith("__"):
+        return
+    match standing:
+        case list() | bytearray() if type(standing) is type(value):
+            standing[:] = value
+        case dict() | set() if type(standing) is type(value):
+            standing.clear()
+            standing.update(value)
+        case _:
+            space[name] = value

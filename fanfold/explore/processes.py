@@ -1,0 +1,173 @@
+"""Processes that die when they are told to: every call they make to a service passes a door that counts it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import Context, copy_context
+from dataclasses import replace
+from typing import Any, Final
+
+from fanfold.explore.course import Course, Crash, Effect, Moment, Site
+from fanfold.virtual import PROCESS, SeededIds, loop
+from functions.engine.run import Run
+from functions.runtime.wiring import Services
+
+LATENCY_SECONDS: Final = 0.004
+"""What a call to a service takes before it is carried out: others get their turn meanwhile."""
+
+PATIENT_SECONDS: Final = 20
+"""A poll that waits, waits here until there is something: hours of polls that bring nothing are one call."""
+
+PORTS: Final = ("runs", "queue", "places", "blobs", "catalog", "map_records", "fan_out")
+
+
+class Door:
+    """Counts the calls of a course, and kills whoever makes those that its crashes name.
+
+    `changed` is set at each write of a run; `told` is the newest journal entry written so far.
+    """
+
+    def __init__(self, course: Course, *, on_death: Callable[[], None], changed: asyncio.Event) -> None:
+        self.course = course
+        self.changed = changed
+        self.open = True
+        self.told = 0
+        self._on_death = on_death
+        self._crashes = {crash.number: crash for crash in course.crashes}
+
+    def enter(self, process: Process, call: str, about: str, steps: tuple[str, ...]) -> Site | None:
+        """A call begins; raises CancelledError where it is its process's last. None: it does not count."""
+        process.must_live()
+        if not self.open or not process.counts:
+            return None
+        site = Site(
+            number=len(self.course.sites) + 1, process=process.name, call=call, about=about, steps=steps
+        )
+        self.course.sites.append(site)
+        self._strike(process, site, Moment.BEFORE)
+        return site
+
+    def leave(self, process: Process, site: Site | None) -> None:
+        """The call is done; raises CancelledError where nobody hears of it."""
+        if site is not None:
+            site.ended = True
+            self._strike(process, site, Moment.AFTER)
+        process.must_live()
+
+    def _strike(self, process: Process, site: Site, moment: Moment) -> None:
+        if process.dead or self._crashes.get(site.number) != Crash(site.number, moment):
+            return
+        self.course.struck.append((moment, site))
+        process.kill()
+        self._on_death()
+        raise asyncio.CancelledError
+
+
+class Process:
+    """A process: its own view of the services, and its end. `counts`: its calls are sites of the course."""
+
+    def __init__(self, name: str, services: Services, door: Door, *, counts: bool = True) -> None:
+        self.name = name
+        self.counts = counts
+        self.dead = False
+        self._door = door
+        self._context: Context = copy_context()
+        self._context.run(PROCESS.set, name)
+        ports = {name: Port(self, door, name, getattr(services, name)) for name in PORTS}
+        self.services: Services = replace(services, ids=SeededIds(name), **ports)  # type: ignore[arg-type]  # each port stands for the one of its name
+
+    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something in this process."""
+        return self._context.run(asyncio.get_running_loop().create_task, coroutine)
+
+    def kill(self) -> None:
+        """It is gone at this moment: nothing it would still do is done."""
+        self.dead = True
+        for task in sorted(loop().tasks_of(self.name), key=hash):
+            task.cancel()
+
+    def must_live(self) -> None:
+        """A dead process gets no further."""
+        if self.dead:
+            raise asyncio.CancelledError
+
+    def affect(self, effect: Effect) -> None:
+        """An effect on the world; like a call to a service it can be the last thing the process does."""
+        key = "no key" if effect.key is None else "with a key"
+        site = self._door.enter(self, f"effect {effect.name}", f"{effect.step}, {key}", (effect.step,))
+        self._door.course.effects.append(effect)
+        self._door.leave(self, site)
+
+
+class Port:
+    """A service as one process sees it."""
+
+    def __init__(self, process: Process, door: Door, name: str, inner: Any) -> None:
+        self._process = process
+        self._door = door
+        self._name = name
+        self._inner = inner
+
+    def __getattr__(self, method: str) -> Any:
+        inner = getattr(self._inner, method)
+        name, process, door = self._name, self._process, self._door
+
+        async def call(*args: Any, **given: Any) -> Any:
+            about, steps = _about(name, method, args, door.told)
+            site = door.enter(process, f"{name}.{method}", about, steps)
+            await asyncio.sleep(LATENCY_SECONDS)
+            process.must_live()
+            result = await _carried_out(name, method, inner, args, given)
+            if (name, method) == ("runs", "put"):
+                door.told = max(door.told, args[0].last_seq)
+                door.changed.set()
+            if site is not None and (name, method) == ("queue", "receive"):
+                site.about += f": {', '.join(type(m.message).__name__.lower() for m in result) or 'nothing'}"
+            door.leave(process, site)
+            return result
+
+        setattr(self, method, call)
+        return call
+
+
+async def _carried_out(
+    name: str, method: str, inner: Callable[..., Awaitable[Any]], args: Sequence[Any], given: dict[str, Any]
+) -> Any:
+    if (name, method) == ("fan_out", "start"):
+        # What goes on elsewhere belongs to no process here, and outlives the one that started it.
+        token = PROCESS.set("")
+        try:
+            return await inner(*args, **given)
+        finally:
+            PROCESS.reset(token)
+    if (name, method) == ("queue", "receive") and given.get("wait_seconds", 0) > 1:
+        while not (result := await inner(*args, **{**given, "wait_seconds": PATIENT_SECONDS})):
+            continue
+        return result
+    return await inner(*args, **given)
+
+
+def _about(name: str, method: str, args: Sequence[Any], told: int) -> tuple[str, tuple[str, ...]]:
+    """What a call is about, for people, and which steps it concerns."""
+    match name, method:
+        case "runs", "put":
+            return _news(args[0], told)
+        case "queue", "send":
+            return f"{type(args[1]).__name__.lower()} to {args[0]}", ()
+        case "queue", "receive":
+            return str(args[0]), ()
+        case "map_records", "put" | "has" | "read":
+            return args[0].step, (args[0].step,)
+        case "fan_out", _:
+            return args[0].step, (args[0].step,)
+        case _:
+            return "", ()
+
+
+def _news(run: Run, told: int) -> tuple[str, tuple[str, ...]]:
+    """The journal entries a put brings: those after the last one that is told of already."""
+    entries = [entry for entry in run.journal if entry.seq > told]
+    words = [f"{entry.type} {entry.step}" if entry.step else str(entry.type) for entry in entries]
+    steps = dict.fromkeys(entry.step for entry in entries if entry.step is not None)
+    return ", ".join(words) or "the lease", tuple(steps)

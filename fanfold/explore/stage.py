@@ -1,0 +1,279 @@
+"""One run on a stage: a deployment in memory on virtual time, a worker that dies as told, and the next one.
+
+The API's submit, the sweeper and the state machine of wide maps are there and do not die; a worker
+that died is followed by a fresh one at once. What a process kept in memory is gone with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from fanfold.explore.course import Course, Crash, Execution
+from fanfold.explore.memory import memory_services
+from fanfold.explore.modules import ModuleState
+from fanfold.explore.processes import Door, Process
+from fanfold.explore.tasks import WatchedTasks
+from fanfold.virtual import SeededIds, VirtualClock
+from functions.adapters.memory import MemoryRunStore
+from functions.engine.events import Signalled
+from functions.engine.message import RESUME, QueueName, Received
+from functions.engine.ports import Registered, RunKey
+from functions.engine.run import Run, StepStatus
+from functions.engine.values import Json
+from functions.engine.waits import WaitSignal
+from functions.engine.workflow import OnInterrupt, Workflow
+from functions.runtime.attempts import Attempts
+from functions.runtime.control import Control
+from functions.runtime.isolation import Isolation
+from functions.runtime.mapbatch import MapBatches, Order
+from functions.runtime.process import Worker
+from functions.runtime.reading import whole
+from functions.runtime.runner import Disposition, Runner, terms_of
+from functions.runtime.settings import Settings
+from functions.runtime.settle import Settler
+from functions.runtime.submit import Submission, Submitter
+from functions.runtime.sweep import sweep
+from functions.runtime.workflows import WorkflowCache
+from functions.tasks.context import Context
+
+TENANT: Final = "explorer"
+PATIENCE: Final = timedelta(minutes=15)
+"""How long after its deadline a run is waited for: a lease, a sweep, a delivery, and room."""
+
+QUIET_SECONDS: Final = 150.0
+"""How long after a run's end its last messages may take to be gone, and again so long for each death: two leases."""
+
+BATCH_SECONDS: Final = 300.0
+"""The time a batch of a map's items has elsewhere: an EXPRESS child's five minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """What is to be played: a workflow and its document, the run's input, and the signals its waits get."""
+
+    workflow: Workflow
+    document: Json
+    input: Json
+    signals: Mapping[str, Json] = field(default_factory=dict)
+    settings: Settings
+    modules: ModuleState
+
+
+class Stage:
+    """Where one course of a play takes place. Made and used inside one virtual loop."""
+
+    def __init__(self, play: Play, crashes: Sequence[Crash]) -> None:
+        self._play = play
+        self.course = Course(crashes=tuple(crashes))
+        self._services, self._fan_out = memory_services(play.settings, VirtualClock(), SeededIds("services"))
+        self._fan_out.work = self._batch
+        self._changed = asyncio.Event()
+        self._door = Door(self.course, on_death=self._died, changed=self._changed)
+        self._processes = 0
+        self._signalled: set[str] = set()
+
+    async def perform(self) -> Course:
+        """Play it to the run's end, and until the last message is gone."""
+        self._play.modules.restore()
+        run = await self._accepted()
+        self._key = RunKey(tenant=run.tenant, run_id=run.id)
+        self._door.told = run.last_seq
+        helpers = [asyncio.create_task(self._workers()), asyncio.create_task(self._sweeper())]
+        try:
+            until = run.deadline + PATIENCE
+            async with asyncio.timeout((until - self._services.clock.now()).total_seconds()):
+                await self._end()
+            await self._quiet()
+        except TimeoutError:
+            self.course.broken.append("the run did not end, nor would it have by its deadline")
+        finally:
+            self._door.open = False
+            for task in helpers:
+                task.cancel()
+            await asyncio.wait(helpers)
+            await self._fan_out.close()
+        self.course.broken.extend(repr(task.exception()) for task in helpers if not task.cancelled())
+        self.course.run = await whole(self._services, self._row())
+        self.course.seconds = self._services.clock.monotonic()
+        return self.course
+
+    # --- the run --------------------------------------------------------------------------------
+
+    async def _accepted(self) -> Run:
+        services, play = self._services, self._play
+        await services.catalog.register(
+            TENANT,
+            Registered(
+                name=play.workflow.name,
+                version=play.workflow.version,
+                document=play.document,
+                created_at=services.clock.now(),
+            ),
+        )
+        submitter = Submitter(
+            runs=services.runs,
+            queue=services.queue,
+            places=services.places,
+            blobs=services.blobs,
+            workflows=self._workflows(),
+            clock=services.clock,
+            ids=services.ids,
+            settings=play.settings,
+        )
+        asked = Submission(tenant=TENANT, workflow=play.workflow.name, input=play.input, request_hash="0" * 64)
+        return (await submitter.submit(asked)).run
+
+    def _row(self) -> Run:
+        assert isinstance(self._services.runs, MemoryRunStore)
+        return self._services.runs.rows[self._key]
+
+    async def _end(self) -> None:
+        while not (run := self._row()).terminal:
+            self._changed.clear()
+            await self._signal(run)
+            await self._changed.wait()
+
+    async def _quiet(self) -> None:
+        """Wait until the class's queues are empty, or until it is plain that they will not be."""
+        clock = self._services.clock
+        until = clock.monotonic() + QUIET_SECONDS * (1 + len(self.course.crashes))
+        while clock.monotonic() < until:
+            depths = [await self._services.queue.depth(queue) for queue in self._queues()]
+            if not any(depth.visible + depth.in_flight + depth.delayed for depth in depths):
+                return
+            await clock.sleep(1)
+        # A wake may be far away, and does no harm when it comes; one that is in hand for so long does.
+        if any(depth.visible + depth.in_flight for depth in depths):
+            self.course.broken.append("a message of the ended run was not taken off its queue")
+
+    def _queues(self) -> list[QueueName]:
+        class_name = self._play.workflow.class_name
+        roles = (*self._play.settings.classes[class_name].lanes, RESUME)
+        return [QueueName(class_name=class_name, role=role) for role in roles]
+
+    async def _signal(self, run: Run) -> None:
+        """Send what an open wait waits for, once."""
+        for name, state in run.steps.items():
+            wait = self._play.workflow.steps[name].wait
+            if (
+                state.status is StepStatus.WAITING
+                and isinstance(wait, WaitSignal)
+                and wait.name in self._play.signals
+                and name not in self._signalled
+            ):
+                self._signalled.add(name)
+                move = Signalled(by="explorer", name=wait.name, payload=self._play.signals[wait.name])
+                await Control(self._services, self._workflows()).carry_out(run, move)
+
+    # --- who works on it ------------------------------------------------------------------------
+
+    async def _workers(self) -> None:
+        class_name = self._play.workflow.class_name
+        while True:
+            process = self._process("worker")
+            worker = Worker(
+                process.services,
+                class_name=class_name,
+                lanes=self._play.settings.classes[class_name].lanes,
+                concurrency=8,
+                isolation=Apart(self, process),
+                attempts=self.attempts(process),
+            )
+            task = process.begin(worker.run())
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                process.kill()
+                raise
+            if not process.dead:
+                task.result()
+                raise AssertionError("a worker ended that nobody had told to")
+            # What a dead process kept in memory, the next one does not find.
+            self._play.modules.restore()
+
+    async def _sweeper(self) -> None:
+        process = Process("sweeper", self._services, self._door, counts=False)
+        terms = terms_of(self._play.settings)
+        settle = Settler(process.services, self._workflows(), terms)
+        while True:
+            await self._services.clock.sleep(60)
+            await sweep(process.services, terms, now=self._services.clock.now(), settle=settle)
+
+    async def _batch(self, event: Mapping[str, Any]) -> object:
+        """The fan-out function; one that dies has failed, and its caller tries again."""
+        process = self._process("fanout")
+        batches = MapBatches(process.services, self._workflows(), self.attempts(process))
+        until = self._services.clock.now() + timedelta(seconds=BATCH_SECONDS)
+        task = process.begin(batches.work(Order.from_event(event), until=until))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        if process.dead or task.cancelled():
+            self._play.modules.restore()
+            raise RuntimeError("the function's process died")
+        return task.result()
+
+    def attempts(self, process: Process) -> Attempts:
+        """What executes tasks in a process."""
+        tasks = WatchedTasks(self.course, process, self._allowed)
+        return Attempts(self._play.settings, self._services.clock, tasks=tasks)
+
+    def _process(self, kind: str) -> Process:
+        self._processes += 1
+        return Process(f"{kind} {self._processes}", self._services, self._door)
+
+    def _workflows(self) -> WorkflowCache:
+        return WorkflowCache(self._services.catalog, self._play.settings.classes)
+
+    def runner(self, process: Process) -> Runner:
+        """A runner in a process that is there already."""
+        return Runner(process.services, self._workflows(), self.attempts(process), worker=process.name)
+
+    # --- what is watched ------------------------------------------------------------------------
+
+    def _died(self) -> None:
+        """Remember which steps the dead process had begun that may not be begun again."""
+        for name, state in self._row().steps.items():
+            retry = self._play.workflow.steps[name].retry
+            if state.status is StepStatus.RUNNING and retry.on_interrupt is OnInterrupt.FAIL:
+                self.course.cut_off.setdefault(name, len(self.course.executions))
+
+    def _allowed(self, ctx: Context) -> str | None:
+        """Whether the record calls this attempt begun, and not ended."""
+        run, workflow = self._row(), self._play.workflow
+        state = run.steps.get(ctx.step)
+        sealed = run.sealed.status(workflow.position(ctx.step))
+        if sealed is not None or (state is not None and state.settled):
+            return "was executed after its recorded end"
+        if ctx.index is not None:
+            return None  # items are not in the record one by one
+        if state is None or state.status is not StepStatus.RUNNING or state.attempts != ctx.attempt:
+            return f"was begun as attempt {ctx.attempt} before that was recorded"
+        if any(self._same(execution, ctx) for execution in self.course.executions):
+            return f"was executed twice in attempt {ctx.attempt}"
+        return None
+
+    @staticmethod
+    def _same(execution: Execution, ctx: Context) -> bool:
+        return (execution.step, execution.index, execution.attempt) == (ctx.step, ctx.index, ctx.attempt)
+
+
+class Apart(Isolation):
+    """Suspects: here in the worker's own process, which nothing but the explorer kills."""
+
+    def __init__(self, stage: Stage, process: Process) -> None:
+        self._stage = stage
+        self._process = process
+
+    async def handle(self, message: Received) -> Disposition:
+        """Work on one message."""
+        return await self._stage.runner(self._process).handle(message)
+
+    def stop(self) -> None:
+        """There are no children to tell."""

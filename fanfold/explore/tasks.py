@@ -1,0 +1,61 @@
+"""Tasks under exploration: found by name as ever, executed on the loop, and watched."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fanfold.explore.course import Course, Effect, Execution
+from fanfold.explore.processes import Process
+from functions.tasks.context import Context
+from functions.tasks.effects import RECORDER
+from functions.tasks.registry import TaskDef, find
+
+Allowed = Callable[[Context], str | None]
+"""Why the record does not allow the attempt that begins now; None: it does."""
+
+
+class WatchedTasks:
+    """A `Find` for one process. A plain function is called on the loop too: threads can't be waited for there."""
+
+    def __init__(self, course: Course, process: Process, allowed: Allowed) -> None:
+        self._course = course
+        self._process = process
+        self._allowed = allowed
+
+    def __call__(self, name: str, *, chaos: bool = False) -> TaskDef:
+        """See `find`."""
+        definition = find(name, chaos=chaos)
+
+        async def watched(given: Any, ctx: Context) -> Any:
+            self._process.must_live()
+            self._begun(ctx)
+            token = RECORDER.set(lambda effect, key: self._effect(ctx, effect, key))
+            try:
+                function = definition.function
+                result = function(given, ctx) if definition.wants_ctx else function(given)
+                return await result if inspect.isawaitable(result) else result
+            finally:
+                RECORDER.reset(token)
+
+        return replace(definition, function=watched, is_async=True, wants_ctx=True)
+
+    def _begun(self, ctx: Context) -> None:
+        self._course.executions.append(
+            Execution(
+                step=ctx.step,
+                index=ctx.index,
+                attempt=ctx.attempt,
+                process=self._process.name,
+                complaint=self._allowed(ctx),
+            )
+        )
+
+    def _effect(self, ctx: Context, name: str, key: str | None) -> None:
+        self._process.affect(
+            Effect(
+                name=name, key=key, step=ctx.step, index=ctx.index, attempt=ctx.attempt, process=self._process.name
+            )
+        )

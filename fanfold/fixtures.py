@@ -1,0 +1,25 @@
+"""What pytest finds of Fanfold by itself, where it is installed: the fixture `explore` for workflow authors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from fanfold.explore import Exploration
+
+
+@pytest.fixture
+def explore() -> Callable[..., Exploration]:
+    """As `fanfold.explore.explore`, and the test fails where a run ends wrong, telling after which call and how."""
+    # Not before it is asked for: every run of pytest imports this module.
+    from fanfold.explore import explore as explored
+
+    def must_be_right(*args: Any, **given: Any) -> Exploration:
+        found = explored(*args, **given)
+        found.must_be_right()
+        return found
+
+    return must_be_right

@@ -1,0 +1,191 @@
+"""Wide maps of one class: a state machine that has a function work on each batch of items, then rings (R9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import ArnFormat, CfnElement, Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
+from constructs import Construct
+
+from functions.engine.run import SCHEMA
+from infra.config import MAX_EXPRESS_SECONDS, ClassConfig
+from infra.function import Function, Package
+
+BUSY = [
+    "Lambda.TooManyRequestsException",
+    "Lambda.ServiceException",
+    "Lambda.SdkClientException",
+    "Lambda.AWSLambdaException",
+]
+"""The call was refused or never reached the function: nothing was begun, and asking again costs nothing."""
+FAILED_STATUSES = ["FAILED", "TIMED_OUT", "ABORTED"]
+"""How an execution ends without having rung."""
+
+
+class FanOut(Construct):
+    """Works on the batches of maps of one class. `emulated` takes a fixed concurrency: emulators know no other."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        config: ClassConfig,
+        package: Package,
+        bucket: s3.IBucket,
+        resume: sqs.Queue,
+        emulated: bool,
+    ) -> None:
+        super().__init__(scope, name)
+        self.function = Function(
+            self,
+            "Batch",
+            module="fanout",
+            package=package,
+            timeout=Duration.seconds(config.batch_seconds),
+            memory_mb=config.memory_mb,
+            description="Works on a batch of a map's items",
+        )
+        self.role = iam.Role(
+            self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"), description=f"Of {name}, alone"
+        )
+        self.machine = sfn.StateMachine(
+            self,
+            "Maps",
+            comment="Has every batch of a map worked on, then rings for the run",
+            # CDK would grant every version of the function; what is granted is below.
+            role=self.role.without_policy_updates(),
+            definition_body=sfn.DefinitionBody.from_chainable(
+                self._batches(bucket, config, emulated=emulated).next(self._ring(resume))
+            ),
+        )
+        self._allow(["lambda:InvokeFunction"], self.function.function.function_arn)
+        self._allow(["s3:GetObject"], bucket.arn_for_objects("*"))
+        self._allow(["sqs:SendMessage"], resume.queue_arn)
+        # A Distributed Map's batches are executions that the state machine starts of itself. Not in the role's own
+        # policy, which the state machine has to wait for.
+        own = iam.Policy(self, "OwnExecutions", roles=[self.role])
+        own.add_statements(
+            _statement(["states:StartExecution"], self.machine.state_machine_arn),
+            _statement(
+                ["states:DescribeExecution", "states:StopExecution"], self.executions_arn, self._executions("/*:*")
+            ),
+        )
+        self.rule = events.Rule(
+            self,
+            "Broken",
+            description="Rings for the runs of maps whose execution ended without doing so itself",
+            event_pattern=events.EventPattern(
+                source=["aws.states"],
+                detail_type=["Step Functions Execution Status Change"],
+                detail={"stateMachineArn": [self.machine.state_machine_arn], "status": FAILED_STATUSES},
+            ),
+            targets=[targets.SqsQueue(resume, message=events.RuleTargetInput.from_event_path("$.detail"))],
+        )
+
+    @property
+    def executions_arn(self) -> str:
+        """The ARN of every execution of the state machine; those of its batches are not among them."""
+        return self._executions(":*")
+
+    def _executions(self, which: str) -> str:
+        return Stack.of(self).format_arn(
+            service="states",
+            resource="execution",
+            resource_name=f"{self.machine.state_machine_name}{which}",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+    @property
+    def logical_id(self) -> str:
+        """The state machine's name in the template."""
+        element = self.machine.node.default_child
+        if not isinstance(element, CfnElement):
+            raise TypeError("the state machine has no template element")
+        return Stack.of(self).get_logical_id(element)
+
+    def _batches(self, bucket: s3.IBucket, config: ClassConfig, *, emulated: bool) -> sfn.DistributedMap:
+        """Each batch of the list in S3. All failures are tolerated here: the engine judges, over items."""
+        express = config.batch_seconds <= MAX_EXPRESS_SECONDS
+        kind = sfn.StateMachineType.EXPRESS if express else sfn.StateMachineType.STANDARD
+        batches = sfn.DistributedMap(
+            self,
+            "Batches",
+            comment="Each batch in the list that the run's worker wrote to S3",
+            item_reader=sfn.S3JsonItemReader(bucket=bucket, key=sfn.JsonPath.string_at("$.batches")),
+            item_selector={
+                "tenant": sfn.JsonPath.string_at("$.tenant"),
+                "run": sfn.JsonPath.string_at("$.run"),
+                "submission": sfn.JsonPath.string_at("$.submission"),
+                "step": sfn.JsonPath.string_at("$.step"),
+                "try": sfn.JsonPath.number_at("$.try"),
+                "batch": sfn.JsonPath.object_at("$$.Map.Item.Value"),
+            },
+            max_concurrency=config.emulated_batches if emulated else None,
+            max_concurrency_path=None if emulated else "$.batches_at_once",
+            tolerated_failure_percentage=100,
+            map_execution_type=kind,
+            result_path=sfn.JsonPath.DISCARD,
+        )
+        return batches.item_processor(self._work(), mode=sfn.ProcessorMode.DISTRIBUTED, execution_type=_mode(kind))
+
+    def _work(self) -> sfn.Chain:
+        """One batch. A function that died may have died of one item: it gets two more chances, not ten."""
+        work = tasks.LambdaInvoke(
+            self,
+            "Work on a batch",
+            lambda_function=self.function.function,
+            # Only the answer, a word: the answers of all batches together have to stay below 256 KB.
+            payload_response_only=True,
+            retry_on_service_exceptions=False,
+        )
+        work.add_retry(
+            errors=BUSY,
+            interval=Duration.seconds(1),
+            backoff_rate=2,
+            max_attempts=8,
+            max_delay=Duration.seconds(60),
+            jitter_strategy=sfn.JitterType.FULL,
+        )
+        work.add_retry(errors=["States.ALL"], interval=Duration.seconds(1), backoff_rate=2, max_attempts=2)
+        return sfn.Chain.start(work)
+
+    def _ring(self, resume: sqs.Queue) -> tasks.SqsSendMessage:
+        """A wake, as `functions.adapters.messages` reads it."""
+        return tasks.SqsSendMessage(
+            self,
+            "Ring",
+            queue=resume,
+            message_group_id=sfn.JsonPath.string_at("$.tenant"),
+            message_body=sfn.TaskInput.from_object(
+                {
+                    "z": SCHEMA,
+                    "k": "wake",
+                    "tenant": sfn.JsonPath.string_at("$.tenant"),
+                    "run": sfn.JsonPath.string_at("$.run"),
+                    "submission": sfn.JsonPath.string_at("$.submission"),
+                    "class": sfn.JsonPath.string_at("$.class"),
+                    "map": sfn.JsonPath.string_at("$.step"),
+                    "outages": 0,
+                }
+            ),
+            result_path=sfn.JsonPath.DISCARD,
+        )
+
+    def _allow(self, actions: Sequence[str], *resources: str) -> None:
+        self.role.add_to_policy(_statement(actions, *resources))
+
+
+def _statement(actions: Sequence[str], *resources: str) -> iam.PolicyStatement:
+    return iam.PolicyStatement(actions=list(actions), resources=list(resources))
+
+
+def _mode(kind: sfn.StateMachineType) -> sfn.ProcessorType:
+    return sfn.ProcessorType.EXPRESS if kind is sfn.StateMachineType.EXPRESS else sfn.ProcessorType.STANDARD

@@ -1,0 +1,40 @@
+"""A local stack of its own for the faults: its emulator keeps its state, its leases and repairs take seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import boto3
+import pytest
+
+from fanfold import deploy
+from fanfold.deploy import Options
+from tests.integration.conftest import free_port
+from tests.support.site import Site
+
+SETTINGS = {
+    "lease_seconds": 3.0,
+    "clock_skew_seconds": 1.0,
+    "suspend_after_seconds": 0.5,
+    # Place repair in seconds instead of hours (R6).
+    "place_hour_seconds": 2,
+    "place_return_seconds": 2,
+    "place_void_seconds": 15,
+    "repair_after_seconds": 20,
+    "repair_again_seconds": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, session: boto3.Session) -> Iterator[Site]:
+    """The stack, deployed with Lambda workers; it is stopped when the module's tests are over."""
+    state = tmp_path_factory.mktemp("faults") / ".fanfold"
+    environ = {**os.environ, "PERSIST_STATE": "1", "S3_PERSIST": "1"}
+    stack = deploy.up(Options(port=free_port(), settings=SETTINGS), state=state, environ=environ, report=print)
+    site = Site(stack, session, environ)
+    try:
+        yield site
+    finally:
+        site.close()
+        deploy.down(state=state)

@@ -1,0 +1,363 @@
+"""Nothing lost, nothing done twice, on the real stack: processes killed and frozen, queues purged, the emulator gone.
+
+The simulation finds the schedules nobody thinks of; this shows that the real processes, queues and
+signals behave as the simulated ones do. Whatever was done to them, the runs are judged by the same
+evidence in the end: rows, journals, the ledger of real executions, places, dead letters.
+`make faults RUNS=1000 SEED=7` does the same with more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from functions.engine.journal import EventType
+from functions.engine.message import DEAD, RESUME
+from functions.engine.run import Reason, Run, Status, StepStatus
+from tests.support.evidence import Evidence, gather
+from tests.support.fleet import Fleet
+from tests.support.site import LANE, Site, until, worker_pid
+
+pytestmark = [pytest.mark.emulator, pytest.mark.xdist_group("faults")]
+
+RUNS = int(os.environ.get("FAULTS_RUNS", "100"))
+SEED = int(os.environ.get("FAULTS_SEED", "1"))
+
+PATIENCE_SECONDS = 120 + RUNS * 0.6
+"""How long runs may take on a machine that does other things too. A healthy machine needs a tenth of it."""
+
+CHAIN = ("one", "two", "three", "four")
+DIAMOND = ("seed", "left", "right", "combine")
+
+
+def _effect(*needs: str) -> dict[str, Any]:
+    return {"task": "chaos.effect", "needs": list(needs), "input": "${input.pace}", "retry": {"max_attempts": 20}}
+
+
+WORKFLOWS: Sequence[Mapping[str, Any]] = (
+    {"name": "speck", "steps": {"only": _effect()}},
+    {
+        "name": "rhombus",
+        "steps": {
+            "seed": _effect(),
+            "left": _effect("seed"),
+            "right": _effect("seed"),
+            "combine": _effect("left", "right"),
+        },
+    },
+    {
+        "name": "chain",
+        "steps": {name: _effect(*needs) for name, needs in zip(CHAIN, [(), *zip(CHAIN)], strict=False)},
+    },
+    {
+        "name": "nap",
+        "steps": {"before": _effect(), "nap": {"wait": {"for": "6s"}, "needs": ["before"]}, "after": _effect("nap")},
+    },
+    {"name": "poison", "steps": {"drink": {"task": "chaos.crash"}}},
+)
+
+LEDGERED: Mapping[str, Sequence[str]] = {
+    "speck": ("only",),
+    "rhombus": DIAMOND,
+    "chain": CHAIN,
+    "nap": ("before", "after"),
+    "poison": (),
+}
+
+QUICK = {"pace": {"ms": 20}}
+SLOW = {"pace": {"ms": 250, "after_ms": 50}}
+"""An effect in the middle of its step, so that a kill may come before and after it."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workflows(site: Site) -> None:
+    for document in WORKFLOWS:
+        site.client.apply(document)
+
+
+@pytest.fixture
+def dice(request: pytest.FixtureRequest) -> random.Random:
+    """Chances that are the same in every session with the same `FAULTS_SEED`."""
+    return random.Random(f"{SEED} {request.node.name}")
+
+
+@contextmanager
+def processes(site: Site, count: int, *, concurrency: int = 6) -> Iterator[Fleet]:
+    """Worker processes instead of the functions; dead letters stay where they are."""
+    with (
+        site.switched(workers=False, dead_letters=False),
+        Fleet(site.state.parent, concurrency=concurrency) as fleet,
+    ):
+        fleet.start(count)
+        yield fleet
+
+
+@contextmanager
+def functions(site: Site) -> Iterator[None]:
+    """The functions as deployed; dead letters stay where they are."""
+    with site.switched(workers=True, dead_letters=False):
+        yield
+
+
+def mixed(number: int, given: Any = SLOW) -> list[tuple[str, Any]]:
+    """So many runs of all shapes, every second one a chain."""
+    shapes = itertools.cycle(["chain", "rhombus", "chain", "speck"])
+    return [(shape, given) for shape in itertools.islice(shapes, number)]
+
+
+def judged(site: Site, ids: Sequence[str]) -> Evidence:
+    """The evidence on runs that have ended. No promise was broken, and none of them is a dead letter."""
+    evidence = gather(site.records(ids), site.state / "ledger.jsonl")
+    assert evidence.problems(LEDGERED) == []
+    assert site.holds(DEAD) == 0
+    return evidence
+
+
+# --- kills ----------------------------------------------------------------------------------------
+
+
+def at_boundary(run: Run, name: str, *, recorded: bool) -> bool:
+    """Whether a run stands at the end of a step: still executing it, or (`recorded`) with its success just written."""
+    state = run.steps.get(name)
+    if run.status is not Status.RUNNING or state is None:
+        return False
+    following = CHAIN[CHAIN.index(name) + 1 :][:1]
+    next_ends = [run.steps[later].settled for later in following if later in run.steps]
+    return (state.status is StepStatus.SUCCEEDED and not any(next_ends)) if recorded else not state.settled
+
+
+def strike(site: Site, chains: Sequence[str], kill: Callable[[int], bool], name: str, *, recorded: bool) -> bool:
+    """Kill a process at this boundary of a run it holds. False when no run will come there any more."""
+    while True:
+        rows = site.rows(chains)
+        if len(rows) == len(chains) and all(_is_past(run, name) for run in rows.values()):
+            return False
+        for run in rows.values():
+            pid = worker_pid(run)
+            if at_boundary(run, name, recorded=recorded) and pid is not None and kill(pid):
+                return True
+        time.sleep(0.02)
+
+
+def _is_past(run: Run, name: str) -> bool:
+    state = run.steps.get(name)
+    return run.terminal or (state is not None and state.settled)
+
+
+def kill_at_every_boundary_and_at_random(
+    site: Site, ids: Sequence[str], kill: Callable[[int], bool], dice: random.Random
+) -> int:
+    """Kills before and after the end of each step of a chain, and now and then whoever is there; how many."""
+    rows = site.rows(ids)
+    chains = [run_id for run_id in ids if rows[run_id].workflow == "chain"]
+    kills = 0
+    for name, recorded in itertools.product(CHAIN, (False, True)):
+        kills += strike(site, chains, kill, name, recorded=recorded)
+        holders = {worker_pid(run) for run in site.rows(ids).values() if run.status is Status.RUNNING}
+        if dice.random() < 0.5 and (pids := sorted(pid for pid in holders if pid is not None)):
+            kills += kill(dice.choice(pids))
+    return kills
+
+
+def test_worker_processes_killed_at_every_step_boundary_and_at_random_lose_and_repeat_nothing(
+    site: Site, dice: random.Random
+) -> None:
+    with processes(site, 4) as fleet:
+
+        def kill(pid: int) -> bool:
+            if not fleet.has(pid):
+                return False
+            worker = pid in fleet.living
+            fleet.signal(pid, signal.SIGKILL)
+            if worker:
+                fleet.start(ready=False)
+            return True
+
+        ids = site.submit(mixed(RUNS))
+        kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+    evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": RUNS}
+    assert kills >= len(CHAIN)
+    assert evidence.of(EventType.STEP_INTERRUPTED) > 0
+
+
+def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_repeat_nothing(
+    site: Site, dice: random.Random
+) -> None:
+    def kill(pid: int) -> bool:
+        try:
+            if os.getpgid(pid) != site.stack.pid:
+                return False
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    with functions(site):
+        ids = site.submit(mixed(RUNS))
+        kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": RUNS}
+    assert kills >= len(CHAIN)
+    assert evidence.of(EventType.STEP_INTERRUPTED) > 0
+
+
+def test_one_poisonous_run_among_innocent_ones_fails_alone(site: Site) -> None:
+    with processes(site, 2) as fleet:
+        ids = site.submit([*mixed(RUNS // 2, QUICK), ("poison", None), *mixed(RUNS - RUNS // 2, QUICK)])
+
+        def replace_the_dead() -> None:
+            fleet.start(2 - len(fleet.living), ready=False)
+
+        site.ended(ids, seconds=PATIENCE_SECONDS, meanwhile=replace_the_dead)
+        only_the_poisonous_one_failed(judged(site, ids))
+
+
+def test_one_poisonous_run_among_innocent_ones_in_functions_fails_alone(site: Site) -> None:
+    with functions(site):
+        ids = site.submit([*mixed(RUNS // 2, QUICK), ("poison", None), *mixed(RUNS - RUNS // 2, QUICK)])
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        only_the_poisonous_one_failed(judged(site, ids))
+
+
+def only_the_poisonous_one_failed(evidence: Evidence) -> None:
+    assert evidence.statuses() == {"succeeded": RUNS, "failed": 1}
+    (poison,) = (run for run in evidence.runs.values() if run.workflow == "poison")
+    assert (poison.status, poison.reason) == (Status.FAILED, Reason.ATTEMPTS_EXHAUSTED)
+
+
+# --- stops ----------------------------------------------------------------------------------------
+
+
+def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_goes_on(site: Site) -> None:
+    with processes(site, 1, concurrency=10) as fleet:
+        (frozen,) = fleet.living
+        ids = site.submit(mixed(10, {"pace": {"ms": 1500}}))
+        until(
+            lambda: all(worker_pid(run) == frozen for run in site.rows(ids).values()),
+            seconds=PATIENCE_SECONDS,
+            what=lambda: "the worker has not claimed all runs",
+        )
+        fleet.signal(frozen, signal.SIGSTOP)
+        fleet.start()
+        until(
+            lambda: all(worker_pid(run) != frozen or run.terminal for run in site.rows(ids).values()),
+            seconds=PATIENCE_SECONDS,
+            what=lambda: "nobody has taken over from the frozen worker",
+        )
+        fleet.signal(frozen, signal.SIGCONT)
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        assert frozen in fleet.living
+        evidence = judged(site, ids)
+        assert evidence.statuses() == {"succeeded": 10}
+        assert max(run.epoch for run in evidence.runs.values()) >= 2
+
+
+def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: Site) -> None:
+    with processes(site, 1, concurrency=10) as fleet:
+        (old,) = fleet.living
+        ids = site.submit(mixed(10, {"pace": {"ms": 1000}}))
+        until(
+            lambda: all(worker_pid(run) == old for run in site.rows(ids).values()),
+            seconds=PATIENCE_SECONDS,
+            what=lambda: "the worker has not claimed all runs",
+        )
+        fleet.signal(old, signal.SIGTERM)
+        assert fleet.wait(old) == 0
+        left = [run for run in site.rows(ids).values() if not run.terminal]
+        assert left, "there was nothing to hand over"
+        assert {run.status for run in left} == {Status.WAITING}
+        fleet.start()
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": 10}
+    assert evidence.of(EventType.STEP_INTERRUPTED) == 0
+
+
+def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
+    with processes(site, 2):
+        ids = site.submit(mixed(RUNS // 2))
+        until(
+            lambda: any(run.terminal for run in site.rows(ids).values()),
+            seconds=PATIENCE_SECONDS,
+            what=lambda: "no run has ended",
+        )
+        site.restart()
+        assert not all(run.terminal for run in site.rows(ids).values()), "the load was over before the restart"
+        site.ended(ids, seconds=PATIENCE_SECONDS, meanwhile=site.sweep)
+        evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": RUNS // 2}
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def test_every_message_delivered_three_times_is_one_execution(site: Site) -> None:
+    with processes(site, 0) as fleet:
+        ids = site.submit(mixed(20, QUICK))
+        assert site.double(times=3) == 20
+        fleet.start(2)
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": 20}
+    assert {run.epoch for run in evidence.runs.values()} == {1}
+
+
+def test_a_purged_queue_is_healed_by_the_sweeper_within_three_passes(site: Site) -> None:
+    with processes(site, 0) as fleet:
+        ids = site.submit(mixed(20, QUICK))
+        site.purge(LANE)
+        assert site.holds(LANE) == 0
+        passes = 0
+        while site.holds(LANE) < len(ids):
+            site.sweep()
+            passes += 1
+            assert passes <= 3, f"after {passes} passes the lane holds {site.holds(LANE)} messages"
+        fleet.start(2)
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": 20}
+
+
+def test_runs_whose_wakes_are_all_lost_are_brought_back_by_the_sweeper(site: Site) -> None:
+    with processes(site, 2):
+        ids = site.submit([("nap", QUICK)] * 20)
+
+        def overdue() -> bool:
+            site.purge(RESUME)
+            now = site.services.clock.now()
+            rows = site.rows(ids).values()
+            return all(r.status is Status.WAITING and r.due_at is not None and r.due_at < now for r in rows)
+
+        until(overdue, seconds=PATIENCE_SECONDS, what=lambda: "not all runs wait, overdue")
+        # The first rings are lost as well: what was rung for once is not taken for looked after.
+        site.sweep()
+        site.purge(RESUME)
+        time.sleep(1)
+        for _ in range(3):
+            site.sweep()
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": 20}
+    assert {run.epoch for run in evidence.runs.values()} == {2}
+
+
+# --- afterwards -----------------------------------------------------------------------------------
+
+
+def test_after_all_that_the_sweeper_has_given_every_place_back(site: Site) -> None:
+    until(
+        lambda: (site.sweep(), site.places() == 0)[1],
+        seconds=PATIENCE_SECONDS,
+        what=lambda: f"{site.places()} places are taken, and nothing is queued",
+    )

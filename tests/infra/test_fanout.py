@@ -1,0 +1,137 @@
+"""The state machine of wide maps: what it reads, what it tolerates, whom it rings for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from functions.adapters.messages import decode
+from functions.adapters.stepfunctions import execution_input
+from functions.engine.message import Wake
+from functions.engine.ports import Execution
+from functions.runtime.mapbatch import Order
+from functions.runtime.settings import Settings
+from infra.config import ClassConfig
+from tests.infra.conftest import Synthesised
+
+EXECUTION = Execution(
+    name="r1-files-2-s1",
+    class_name="model",
+    tenant="acme",
+    run_id="r1",
+    submission="s1",
+    step="files",
+    try_number=2,
+    batches="acme/r1/s1/files/map-2-w1.batches",
+    batches_at_once=4,
+)
+WAKE = Wake(tenant="acme", run_id="r1", submission="s1", class_name="model", map_step="files")
+
+
+def definition(stack: Synthesised) -> dict[str, Any]:
+    (machine,) = stack.all("AWS::StepFunctions::StateMachine").values()
+    found: dict[str, Any] = json.loads(stack.text(machine["DefinitionString"]))
+    return found
+
+
+def filled(template: dict[str, Any], given: dict[str, Any], context: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A state's parameters with the paths in them replaced, as Step Functions replaces them."""
+
+    def value(key: str, path: Any) -> Any:
+        if not key.endswith(".$"):
+            return filled(path, given, context) if isinstance(path, dict) else path
+        return (context or {})[path] if path.startswith("$$") else given[path.removeprefix("$.")]
+
+    return {key.removesuffix(".$"): value(key, path) for key, path in template.items()}
+
+
+def test_batches_come_from_the_list_in_s3_and_so_many_at_once_as_the_map_says(prod: Synthesised) -> None:
+    batches = definition(prod)["States"]["Batches"]
+    given = json.loads(execution_input(EXECUTION))
+
+    reader = filled(batches["ItemReader"]["Parameters"], given)
+    assert (reader["Key"], reader["Bucket"]) == (EXECUTION.batches, *prod.all("AWS::S3::Bucket"))
+    assert given[batches["MaxConcurrencyPath"].removeprefix("$.")] == 4
+
+
+def test_no_failure_of_a_batch_fails_the_execution(prod: Synthesised) -> None:
+    assert definition(prod)["States"]["Batches"]["ToleratedFailurePercentage"] == 100
+
+
+def test_the_function_is_asked_as_it_reads_its_orders(prod: Synthesised) -> None:
+    selector = definition(prod)["States"]["Batches"]["ItemSelector"]
+    event = filled(selector, json.loads(execution_input(EXECUTION)), {"$$.Map.Item.Value": {"from": 50, "to": 75}})
+
+    order = Order.from_event(event)
+    assert (order.run_id, order.step, order.try_number, order.batch.first, order.batch.end) == (
+        "r1",
+        "files",
+        2,
+        50,
+        75,
+    )
+
+
+def test_the_end_of_an_execution_rings_in_the_classs_resume_queue(prod: Synthesised) -> None:
+    ring = definition(prod)["States"]["Ring"]
+    queues = (
+        Settings.from_env({k: prod.text(v) for k, v in prod.functions()["worker"]["Environment"]["Variables"].items()})
+        .classes["model"]
+        .queues
+    )
+    sent = filled(ring["Parameters"], json.loads(execution_input(EXECUTION)))
+
+    assert sent["QueueUrl"] == queues["resume"]
+    assert sent["MessageGroupId"] == "acme"
+    assert decode(json.dumps(sent["MessageBody"])).message == WAKE
+    assert ring["End"] is True
+
+
+def test_an_execution_that_breaks_off_rings_too(prod: Synthesised) -> None:
+    (rule,) = (r for r in prod.all("AWS::Events::Rule").values() if "EventPattern" in r)
+    (machine,) = prod.all("AWS::StepFunctions::StateMachine")
+    (target,) = rule["Targets"]
+    detail = {"executionArn": "arn:…", "status": "ABORTED", "input": execution_input(EXECUTION)}
+
+    assert rule["EventPattern"]["detail"]["stateMachineArn"] == [{"Ref": machine}]
+    assert set(rule["EventPattern"]["detail"]["status"]) == {"FAILED", "TIMED_OUT", "ABORTED"}
+    assert target["InputPath"] == "$.detail"
+    assert decode(json.dumps(detail)).message == WAKE
+
+
+def test_a_batch_of_short_items_is_an_express_execution_and_one_of_long_items_a_standard_one(
+    synth: Callable[..., Synthesised], prod: Synthesised
+) -> None:
+    def kind(stack: Synthesised) -> tuple[str, int]:
+        processor = definition(stack)["States"]["Batches"]["ItemProcessor"]["ProcessorConfig"]
+        return processor["ExecutionType"], stack.functions()["fanout"]["Timeout"]
+
+    long = synth({"stage": "dev", "classes": '{"model": {"item_seconds": 800}}'})
+    assert kind(prod) == ("EXPRESS", 285)
+    assert kind(long) == ("STANDARD", 845)
+    with pytest.raises(ValueError, match="item_seconds"):
+        ClassConfig(item_seconds=900)
+
+
+def test_what_works_on_batches_may_write_their_records_and_no_run(prod: Synthesised) -> None:
+    role = prod.functions()["fanout"]["Role"]["Fn::GetAtt"][0]
+    statements = [
+        statement
+        for policy in prod.all("AWS::IAM::Policy").values()
+        if {"Ref": role} in policy["Roles"]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+    (writing,) = (s for s in statements if "PutItem" in str(s["Action"]))
+
+    assert writing["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["?*#*#*#*"]}}
+    assert not [s for s in statements if "UpdateItem" in str(s["Action"]) or "sqs:" in str(s["Action"])]
+
+
+def test_an_emulator_is_given_a_number_of_batches_at_once_since_it_reads_none(local: Synthesised) -> None:
+    batches = definition(local)["States"]["Batches"]
+
+    assert batches["MaxConcurrency"] == 4
+    assert "MaxConcurrencyPath" not in batches

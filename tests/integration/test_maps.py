@@ -1,0 +1,98 @@
+"""Wide maps through the whole stack: the state machine that CDK deploys, executed by the emulator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from fanfold import Client
+from fanfold.local import LocalStack
+
+pytestmark = pytest.mark.emulator
+
+def wide(name: str, *, task: str = "core.echo", given: Any = None, **mapped: Any) -> dict[str, Any]:
+    """A workflow of one wide map."""
+    of_map = {"over": "${input.items}", "task": task, "via": "stepfunctions", "max_concurrency": 100, **mapped}
+    if given is not None:
+        of_map["input"] = given
+    return {"name": name, "steps": {"each": {"map": of_map, "timeout": "60s"}}, "output": "${steps.each.output}"}
+
+
+@pytest.fixture
+def step_functions(stack: LocalStack) -> Iterator[Any]:
+    client = boto3.client(
+        "stepfunctions",
+        endpoint_url=stack.endpoint,
+        region_name=stack.region,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    yield client
+    client.close()
+
+
+def executions(step_functions: Any, run_id: str) -> list[dict[str, Any]]:
+    """The executions of a run's maps, newest first."""
+    (machine,) = step_functions.list_state_machines()["stateMachines"]
+    found = step_functions.list_executions(stateMachineArn=machine["stateMachineArn"])["executions"]
+    return [execution for execution in found if execution["name"].startswith(run_id)]
+
+
+def until_it_runs(step_functions: Any, run_id: str) -> dict[str, Any]:
+    """The execution of the run's map, as soon as there is one."""
+    for _ in range(300):
+        if found := executions(step_functions, run_id):
+            return found[0]
+        time.sleep(0.1)
+    raise AssertionError("the map was not started")
+
+
+def test_a_thousand_items_come_back_in_order(client: Client) -> None:
+    client.apply(wide("thousand", given={"value": "${item}", "at": "${index}"}))
+    run_id = client.submit("thousand", {"items": list(range(1_000))})["id"]
+    client.wait(run_id, timeout=120)
+    run = client.get(run_id, inline=True)
+    assert (run["status"], run["error"]) == ("succeeded", None)
+    assert run["output"] == [{"value": n, "at": n} for n in range(1_000)]
+    types = [event["type"] for event in client.events(run["id"])]
+    assert types.count("map.started") == types.count("map.finished") == 1
+    # The run was let go meanwhile, and taken up again by the ring.
+    assert types.count("run.claimed") == 2
+
+
+def test_an_execution_that_is_aborted_from_outside_fails_the_map_at_once(client: Client, step_functions: Any) -> None:
+    client.apply(wide("aborted", task="chaos.sleep", given={"ms": 20_000}))
+    run_id = client.submit("aborted", {"items": [1, 2]})["id"]
+    execution = until_it_runs(step_functions, run_id)
+    step_functions.stop_execution(executionArn=execution["executionArn"])
+    run = client.wait(run_id, timeout=60)
+    assert (run["status"], run["steps"]["each"]["error"]["type"]) == ("failed", "items_failed")
+    assert "no_result" in run["steps"]["each"]["error"]["message"]
+
+
+def test_a_batch_whose_function_dies_costs_its_own_items_and_no_other(client: Client) -> None:
+    document = wide(
+        "dying",
+        task="chaos.crash",
+        given={"times": "${item}"},
+        max_concurrency=4,  # one item a batch
+        tolerate={"count": 1},
+    )
+    client.apply(document)
+    run = client.wait(client.submit("dying", {"items": [0, 1, 0]})["id"], timeout=120)
+    assert (run["status"], run["error"]) == ("succeeded", None)
+    assert run["output"] == [{"times": 0}, None, {"times": 0}]
+
+
+def test_cancelling_the_run_stops_the_execution(client: Client, step_functions: Any) -> None:
+    client.apply(wide("stopped", task="chaos.sleep", given={"ms": 20_000}))
+    run_id = client.submit("stopped", {"items": [1, 2]})["id"]
+    until_it_runs(step_functions, run_id)
+    client.cancel(run_id)
+    assert client.wait(run_id, timeout=60)["status"] == "cancelled"
+    (execution,) = executions(step_functions, run_id)
+    assert execution["status"] == "ABORTED"

@@ -1,0 +1,209 @@
+"""A deployed local stack with the means of its operator, and of a vandal: queues, mappings, the sweeper, the emulator.
+
+Records are read by the product's own store in this process: a hundred runs are one call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from fanfold import Client, emulator, local
+from fanfold.local import LocalStack
+from functions.engine.errors import InfrastructureError
+from functions.engine.message import RESUME
+from functions.engine.ports import RunKey
+from functions.engine.run import Run
+from functions.runtime.reading import whole
+from functions.runtime.settings import Settings
+from functions.runtime.wiring import Aws, services
+
+TENANT = "local"
+CLASS = "model"
+LANE = "normal"
+LOOK_SECONDS = 0.2
+"""How often a condition is looked at."""
+
+SUBMITTERS = 8
+"""Submits under way at once: as many processes of the API's function as the emulator starts for them."""
+
+
+class Site:
+    """One deployment. `environ` is what its emulator was started with. Close it at the end."""
+
+    def __init__(self, stack: LocalStack, session: boto3.Session, environ: Mapping[str, str]) -> None:
+        self.stack = stack
+        self.settings = Settings.from_env(stack.env)
+        self.client = Client(stack.api_url, stack.token, patience_seconds=120)
+        self._environ = environ
+        # A function that is called for the first time takes seconds on a busy machine.
+        patient = Config(read_timeout=120, retries={"total_max_attempts": 2})
+        self._sqs = session.client("sqs", endpoint_url=stack.endpoint, config=patient)
+        self._lambda = session.client("lambda", endpoint_url=stack.endpoint, config=patient)
+        self._aws = Aws(session, endpoint_url=stack.endpoint, threads=8)
+        self.services = services(self.settings, self._aws)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.client.close()
+        self._sqs.close()
+        self._lambda.close()
+        self._aws.close()
+
+    @property
+    def state(self) -> Path:
+        """The stack's state folder."""
+        return Path(self.stack.ledger).parent
+
+    # --- runs -----------------------------------------------------------------------------------
+
+    def submit(self, runs: Iterable[tuple[str, Any]]) -> list[str]:
+        """Submit these workflows with these inputs side by side over HTTP; their ids, in order."""
+        with ThreadPoolExecutor(SUBMITTERS) as pool:
+            return list(pool.map(lambda run: str(self.client.submit(*run)["id"]), runs))
+
+    def rows(self, ids: Sequence[str]) -> dict[str, Run]:
+        """The rows as they are, by id; without those that could not be read just now."""
+
+        async def read() -> dict[str, Run]:
+            found: dict[str, Run] = {}
+            for start in range(0, len(ids), 100):
+                keys = [RunKey(tenant=TENANT, run_id=run_id) for run_id in ids[start : start + 100]]
+                rows = await self.services.runs.get_many(keys, now=self.services.clock.now())
+                found |= {key.run_id: run for key, run in rows.items()}
+            return found
+
+        with suppress(InfrastructureError):  # the emulator may be starting again: the next look tells
+            return asyncio.run(read())
+        return {}
+
+    def records(self, ids: Sequence[str]) -> dict[str, Run]:
+        """The records whole, with what of them is sealed."""
+        rows = self.rows(ids)
+
+        async def read() -> list[Run]:
+            return [await whole(self.services, run) for run in rows.values()]
+
+        return {run.id: run for run in asyncio.run(read())}
+
+    def ended(self, ids: Sequence[str], *, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Wait until all of these runs have ended; calls `meanwhile` between looks."""
+
+        def all_ended() -> bool:
+            meanwhile()
+            rows = self.rows(ids)
+            return len(rows) == len(ids) and all(run.terminal for run in rows.values())
+
+        def what() -> str:
+            left = [run for run in self.rows(ids).values() if not run.terminal]
+            told = [f"{run.id} {run.status} epoch {run.epoch} crashes {run.crashes}" for run in left[:5]]
+            return f"{len(left)} of {len(ids)} runs have not ended, such as {told}"
+
+        until(all_ended, seconds=seconds, what=what)
+
+    # --- queues ---------------------------------------------------------------------------------
+
+    def purge(self, role: str) -> None:
+        """What an operator's purge does: everything in the queue is gone."""
+        self._sqs.purge_queue(QueueUrl=self._url(role))
+
+    def holds(self, role: str) -> int:
+        """How many messages a queue holds, in whatever state."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        names += ["ApproximateNumberOfMessagesDelayed"]
+        told = self._sqs.get_queue_attributes(QueueUrl=self._url(role), AttributeNames=names)["Attributes"]
+        return sum(int(told[name]) for name in names)
+
+    def double(self, role: str = LANE, *, times: int = 2) -> int:
+        """Have each message of a queue there `times` times; returns how many there were."""
+        taken: list[Any] = []
+        while batch := self._sqs.receive_message(
+            QueueUrl=self._url(role), MaxNumberOfMessages=10, VisibilityTimeout=30, AttributeNames=["MessageGroupId"]
+        ).get("Messages"):
+            taken += batch
+        for message in taken:
+            group = message.get("Attributes", {}).get("MessageGroupId", TENANT)
+            for _ in range(times - 1):
+                self._sqs.send_message(QueueUrl=self._url(role), MessageBody=message["Body"], MessageGroupId=group)
+            self._sqs.change_message_visibility(
+                QueueUrl=self._url(role), ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+            )
+        return len(taken)
+
+    def _url(self, role: str) -> str:
+        return self.stack.queues[CLASS][role]
+
+    def places(self) -> int:
+        """How many queue places are taken."""
+        return asyncio.run(self.services.places.load(CLASS)).depth
+
+    # --- functions ------------------------------------------------------------------------------
+
+    @contextmanager
+    def switched(self, *, workers: bool, dead_letters: bool) -> Iterator[None]:
+        """The mappings of the worker's and the dead-letter function on or off; all on afterwards."""
+        chosen = {f"worker-{CLASS}": workers, "deadletter": dead_letters}
+        self._switch(chosen)
+        try:
+            yield
+        finally:
+            self._switch(dict.fromkeys(chosen, True))
+
+    def _switch(self, chosen: Mapping[str, bool]) -> None:
+        for name, on in chosen.items():
+            mappings = self._lambda.list_event_source_mappings(FunctionName=self.stack.functions[name])
+            for mapping in mappings["EventSourceMappings"]:
+                if (mapping["State"] == "Enabled") is not on:
+                    self._lambda.update_event_source_mapping(UUID=mapping["UUID"], Enabled=on)
+
+    def sweep(self) -> dict[str, Any]:
+        """One pass of the deployed sweeper, now; its report."""
+        answer = self._lambda.invoke(FunctionName=self.stack.functions["sweeper"], Payload=b"{}")
+        with answer["Payload"] as body:
+            told: dict[str, Any] = json.loads(body.read())
+        assert "FunctionError" not in answer, told
+        return told
+
+    def restart(self) -> None:
+        """Stop the emulator by SIGTERM and start it again on what it kept."""
+        assert self.stack.pid is not None
+        assert self.stack.port is not None
+        emulator.stop(self.stack.pid, self.stack.port, self.state)
+        pid = emulator.start(self.stack.port, self.state, self._environ)
+        self.stack = replace(self.stack, pid=pid)
+        local.write(self.state, self.stack)
+
+
+def until(true: Callable[[], bool], *, seconds: float, what: Callable[[], str]) -> None:
+    """Look until it is true. Raises AssertionError with `what` when that takes longer."""
+    patience_ends = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < patience_ends, f"after {seconds:g} s: {what()}"
+        time.sleep(LOOK_SECONDS)
+
+
+def worker_pid(run: Run) -> int | None:
+    """The process that claimed the run last, as its journal says."""
+    for entry in reversed(run.journal):
+        if entry.type == "run.claimed" and entry.data is not None:
+            return int(str(entry.data["worker"]).rpartition(":")[2])
+    return None
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without anything that names another deployment."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
+
+
+__all__ = ["CLASS", "LANE", "RESUME", "TENANT", "Site", "clean_environment", "until", "worker_pid"]

@@ -1,0 +1,50 @@
+"""Every call of the API under schemathesis, which makes requests of the service's own OpenAPI document, good and bad."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.transport.wsgi import WSGI_TRANSPORT
+
+from functions.runtime.openapi import document
+from functions.runtime.routes import CALLS
+from functions.runtime.version import VERSION
+from tests.support.builders import a_token
+from tests.support.gateway import Gateway
+from tests.support.http import PAIR, TINY, Http, memory_services
+
+SECRET = "s" * 43
+TOKEN = f"ff_{'0' * 15}1_{SECRET}"
+
+# Relative to the document it is nothing here, where the document comes from no URL.
+schema = schemathesis.openapi.from_dict({**document(CALLS, version=VERSION), "servers": [{"url": "/"}]})
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    services = memory_services()
+    http = Http(services=services)
+
+    async def prepare() -> None:
+        digest = hashlib.sha256(SECRET.encode()).hexdigest()
+        await services.tokens.put(a_token(id="0" * 15 + "1", sha256=digest))
+        for workflow in (TINY, PAIR):
+            await http("PUT", f"/v1/workflows/{workflow['name']}", workflow)
+
+    asyncio.run(prepare())
+    gateway = Gateway(services)
+    yield gateway
+    gateway.close()
+
+
+@schema.parametrize()
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_call_keeps_to_its_own_description(case: Any, gateway: Gateway) -> None:
+    case.headers = {**(case.headers or {}), "Authorization": f"Bearer {TOKEN}"}
+    case.validate_response(WSGI_TRANSPORT.send(case, app=gateway))

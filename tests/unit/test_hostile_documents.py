@@ -1,0 +1,263 @@
+"""Workflow documents and expressions of strangers: refused with every reason, at a cost linear in their size."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from functions.engine import query
+from functions.engine.document import DOCUMENT_KEYS, MAX_BYTES, RETRY_KEYS, STEP_KEYS, problems_of
+from functions.engine.errors import InvalidDocument
+from functions.engine.expressions import ExpressionError, compile_template
+from functions.engine.query import compile_expression
+from functions.engine.values import dump
+from functions.engine.workflow import Workflow, check
+
+TASKS = frozenset({"core.echo", "core.collect"})
+CLASSES = {"model": 840.0}
+
+WORDS = st.sampled_from(
+    [
+        *DOCUMENT_KEYS,
+        *STEP_KEYS,
+        *RETRY_KEYS,
+        *("a", "b", "core.echo", "succeeded", "any", "continue", "signal", "for", "until", "over", "via", "auto"),
+        *("${input}", "${steps.a.output}", "${item}", "${", "$${", "${steps.*}", "${input | [@, @]}", "30s", "9" * 40),
+        *("\x00", "\ud800", "a/b~c", "é", "7d", "1e999", "-5s", "00:00", "percent", "percent ", "tolerate"),
+    ]
+)
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**40, -1, 2**63, 0.0, 1e308]),
+    st.floats(),
+    WORDS,
+    st.text(max_size=20),
+)
+GARBAGE = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=5), inner, max_size=5),
+    max_leaves=40,
+)
+NAMES = st.sampled_from([f"s{number}" for number in range(12)])
+STEPS = st.fixed_dictionaries(
+    {"task": st.sampled_from(["core.echo", "core.collect", "no.such"])},
+    optional={
+        "needs": st.lists(NAMES, max_size=4),
+        "join": st.sampled_from(["succeeded", "settled", "any"]) | GARBAGE,
+        "when": st.sampled_from(["${input.x}", "${steps.s1.output > `3`}"]) | GARBAGE,
+        "input": GARBAGE,
+        "retry": st.dictionaries(st.sampled_from(RETRY_KEYS), LEAVES, max_size=3) | GARBAGE,
+        "timeout": st.sampled_from(["5s", "1m", "400d"]) | GARBAGE,
+        "map": GARBAGE,
+        "wait": GARBAGE,
+    },
+)
+DOCUMENTS = st.fixed_dictionaries(
+    {"name": st.sampled_from(["w", "W", ""]) | LEAVES, "steps": st.dictionaries(NAMES, STEPS | GARBAGE, max_size=12)},
+    optional={"output": GARBAGE, "class": LEAVES, "timeout": LEAVES, "queue_timeout": LEAVES},
+)
+
+
+def checked(document: Any) -> Workflow | InvalidDocument:
+    """The workflow, or all that is wrong with it; nothing else may come of a stranger's document."""
+    try:
+        return check(document, name=None, tasks=TASKS, classes=CLASSES)
+    except InvalidDocument as error:
+        return error
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(GARBAGE | DOCUMENTS)
+def test_whatever_a_document_is_it_is_a_workflow_or_a_list_of_problems(document: Any) -> None:
+    result = checked(document)
+    if isinstance(result, Workflow):
+        assert list(result.steps) == list(document["steps"])
+        return
+    assert result.problems
+    for problem in result.problems:
+        assert problem.detail
+        assert problem.pointer == "" or problem.pointer.startswith("/")
+        dump(problem.pointer)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(NAMES, st.lists(NAMES, max_size=6, unique=True), min_size=1, max_size=12))
+def test_a_graph_is_accepted_exactly_when_it_has_no_cycle(needs: dict[str, list[str]]) -> None:
+    steps = {
+        name: {"task": "core.echo", "needs": [needed for needed in needed_by if needed in needs]}
+        for name, needed_by in needs.items()
+    }
+    result = checked({"name": "w", "steps": steps})
+    assert isinstance(result, Workflow) is acyclic({name: step["needs"] for name, step in steps.items()})
+
+
+def acyclic(needs: dict[str, Any]) -> bool:
+    """By taking away what needs nothing, until nothing is left or nothing can be taken."""
+    left = {name: set(needed) for name, needed in needs.items()}
+    while free := [name for name, needed in left.items() if not needed]:
+        for name in free:
+            del left[name]
+        left = {name: needed.difference(free) for name, needed in left.items()}
+    return not left
+
+
+# --- cost -------------------------------------------------------------------------------------
+
+
+def work(call: Callable[[], object]) -> int:
+    """How many calls of functions, Python's and the interpreter's own, something takes: no clock is asked."""
+    compile_expression.cache_clear()
+    count = 0
+
+    def event(frame: Any, kind: str, argument: Any) -> None:
+        nonlocal count
+        count += kind in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(event)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def chain(size: int) -> Any:
+    steps = {f"s{n}": {"task": "core.echo", "needs": [f"s{n - 1}"] if n else []} for n in range(size)}
+    return {"name": "w", "steps": steps}
+
+
+def wide(size: int) -> Any:
+    steps: dict[str, Any] = {f"s{n}": {"task": "core.echo"} for n in range(size)}
+    return {"name": "w", "steps": steps | {"last": {"task": "core.collect", "needs": list(steps)}}}
+
+
+def ring(size: int) -> Any:
+    steps = {f"s{n}": {"task": "core.echo", "needs": [f"s{(n + 1) % size}"]} for n in range(size)}
+    return {"name": "w", "steps": steps}
+
+
+def rings(size: int) -> Any:
+    steps = {f"s{n}": {"task": "core.echo", "needs": [f"s{n ^ 1}"]} for n in range(size)}
+    return {"name": "w", "steps": steps}
+
+
+def strangers(size: int) -> Any:
+    return {"name": "w", "steps": {f"s{n}": {"task": f"no.such{n}", "needs": [f"x{n}"], "z": 1} for n in range(size)}}
+
+
+def unclosed(size: int) -> Any:
+    return {"name": "w", "steps": {"a": {"task": "core.echo", "input": "${" * size}}}
+
+
+def quoted(size: int) -> Any:
+    return {"name": "w", "steps": {"a": {"task": "core.echo", "input": "${'}" * size}}}
+
+
+def expressions(size: int) -> Any:
+    return {"name": "w", "steps": {"a": {"task": "core.echo", "input": [f"${{input.f{n}}}" for n in range(size)]}}}
+
+
+def readers(size: int) -> Any:
+    later = {f"r{n}": {"task": "core.echo", "needs": ["a"], "input": "${steps.a.output}"} for n in range(size)}
+    return {"name": "w", "steps": {"a": {"task": "core.echo"}} | later}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [chain, wide, ring, rings, strangers, unclosed, quoted, expressions, readers],
+    ids=lambda make: make.__name__,
+)
+def test_checking_a_document_takes_work_linear_in_its_size(make: Callable[[int], Any]) -> None:
+    small, large = make(250), make(2_000)
+    assert len(dump(large)) < MAX_BYTES
+    checked(make(10))  # what is prepared once is no document's cost
+    # Eight times the size; twice for what a cache of expressions still spares the small one. A square would be 64.
+    assert work(lambda: checked(large)) < 8 * 2 * work(lambda: checked(small))
+
+
+def test_a_document_over_the_limit_is_told_so_and_looked_at_no_further() -> None:
+    big = {"name": "w", "steps": {f"s{n}": {"task": "no.such", "input": "x" * 100} for n in range(5_000)}}
+    problems = problems_of(big, name=None, tasks=TASKS, classes=CLASSES)
+    assert [problem.pointer for problem in problems] == [""]
+
+
+# --- expressions ------------------------------------------------------------------------------
+
+
+TOKENS = st.sampled_from(
+    [
+        *("input", "steps", "run", "a", "output", "@", "*", "[*]", "[]", "[?a]", "[0]", "[::-1]", ".", "|", "||", "&&"),
+        *("!", "==", ">", "(", ")", "{", "}", "[", "]", ",", ":", "&", "&a", "'x'", "'", '"', "`1`", "`", "`[1]`"),
+        *("length(", "sort_by(", "map(", "join(", "to_string(", "merge(", "values(", "max_by(", "\\", "é", "\x00"),
+        *("-1", "99999999999999999999", "$", "${", " "),
+    ]
+)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(TOKENS, max_size=25).map("".join) | st.text(max_size=50), GARBAGE)
+def test_an_expression_is_refused_when_read_or_gives_json_or_says_why_not(text: str, value: Any) -> None:
+    template, problems = compile_template(f"${{{text}}}", "/input")
+    assert (template is None) is bool(problems)
+    if template is None:
+        return
+    scope = {"input": value, "steps": {"a": {"status": "succeeded", "output": [1, {"a": 2}], "error": None}}, "run": {}}
+    try:
+        result = template.evaluate(scope)
+    except ExpressionError:
+        return
+    if value == value and not has_nan(value):
+        dump(result)
+
+
+def has_nan(value: Any) -> bool:
+    """Whether a value is none that could have come through the door."""
+    try:
+        dump(value)
+    except (ValueError, TypeError):
+        return True
+    return False
+
+
+BOMBS = {
+    "doubling": "input" + " | [@, @]" * 40,
+    "doubling text": "input" + " | join('', [to_string(@), to_string(@)])" * 40,
+    "objects": "input" + " | {a: @, b: @}" * 40,
+    "flattening": "input" + " | [@, @][]" * 25,
+    "merging": "input" + " | [@, @, @, @][] | sort_by(@, &to_string(@))" * 15,
+    "mapping": "map(&map(&map(&map(&length(to_string(@)), $), $), $), $)".replace("$", "`" + str([1] * 60) + "`"),
+    "filters": "input" + "[?contains(to_string(@), 'x')]" * 40,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_an_expression_that_explodes_is_stopped_by_its_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "BUDGET", 20_000)
+    text = BOMBS[name]
+    template, problems = compile_template(f"${{{text}}}", "/input")
+    assert template is not None, problems
+    scope = {"input": [1, 2, 3, "x" * 64], "steps": {}, "run": {}}
+
+    def evaluate() -> None:
+        try:
+            dump(template.evaluate(scope))
+        except (ExpressionError, ValueError):
+            return
+
+    assert work(evaluate) < 60 * 20_000
+
+
+def test_many_costly_expressions_in_one_template_share_a_budget() -> None:
+    text = "${input" + " | [@, @]" * 16 + "}"
+    template, _ = compile_template([text] * 200, "/input")
+    assert template is not None
+    with pytest.raises(ExpressionError):
+        template.evaluate({"input": 1, "steps": {}, "run": {}})
