@@ -14,6 +14,8 @@ from functions.runtime.http import EventView, StreamEnd, to_json
 MEDIA_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 250
 """How soon a client comes again after an answer that ended: the pause in a run's story, so a short one."""
+RETRY_UNHELD_MS: Final = 2_000
+"""The same after an answer without news that nobody waited for: a process with no seat left must not be run down."""
 RETRY_AFTER_END_MS: Final = 60_000
 """A client that does not close the stream at its end would otherwise ask for it four times a second, for ever."""
 MAX_BYTES: Final = 1_000_000
@@ -25,9 +27,12 @@ def wanted(accept: str) -> bool:
     return any(part.partition(";")[0].strip().lower() == MEDIA_TYPE for part in accept.split(","))
 
 
-def stream(events: Sequence[EventView], *, end: StreamEnd | None) -> str:
-    """The events as one answer, at least the first and no more than fit; `end` follows the last of them."""
-    parts = [f"retry: {RETRY_MS}\n\n"]
+def stream(events: Sequence[EventView], *, end: StreamEnd | None, held: bool = True) -> str:
+    """The events as one answer, at least the first and no more than fit; `end` follows the last of them.
+
+    An answer without events was `held` when it waited for some.
+    """
+    parts = [f"retry: {RETRY_MS if held or events else RETRY_UNHELD_MS}\n\n"]
     size = 0
     for event in events:
         part = f"id: {event.seq}\nevent: {event.type}\ndata: {to_json(event).decode('ascii')}\n\n"

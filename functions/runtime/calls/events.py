@@ -56,6 +56,8 @@ async def stream(desk: Desk, request: Request, *, ticket: str) -> Answer:
 
 async def _stream(desk: Desk, tenant: str, run_id: str, request: Request) -> Answer:
     query = query_as(EventsQuery, request)
+    clock = desk.services.clock
+    asked = clock.monotonic()
     part = await _read(
         desk,
         tenant,
@@ -66,7 +68,7 @@ async def _stream(desk: Desk, tenant: str, run_id: str, request: Request) -> Ans
     )
     end = StreamEnd(status=part.run.status, last_seq=part.content.last_seq) if part.content.end else None
     return Answer(
-        content=sse.stream(part.content.events, end=end),
+        content=sse.stream(part.content.events, end=end, held=clock.monotonic() - asked >= 1),
         media_type=sse.MEDIA_TYPE,
         headers={"Cache-Control": "no-store"},
     )
