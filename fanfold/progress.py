@@ -84,6 +84,10 @@ class Board:
         line.status = _STEP_STATUS.get(kind, line.status)
         line.attempt = event.get("attempt") or line.attempt
         line.note = note(event)
+        if kind in ("map.started", "map.finished") and isinstance(items := event.get("items"), int):
+            done = items if kind == "map.finished" else 0
+            line.map = {"items": items, "done": done, "failed": event.get("failed", 0)}
+            line.note = ""
         if kind in ("step.started", "map.started"):
             line.began, line.ended = at, None
         elif kind not in ("step.emitted", "map.finished"):
@@ -110,9 +114,9 @@ class Board:
             return None
         return self._told_at + timedelta(seconds=max(0.0, self._monotonic() - self._heard_at))
 
-    def open_steps(self) -> Sequence[str]:
-        """The steps that have begun and not ended: those whose items may be looked at."""
-        return [name for name, line in self.steps.items() if line.status in ("running", "waiting") and line.began]
+    def open_maps(self) -> Sequence[str]:
+        """The maps that have begun and not ended: those whose items are worth a look."""
+        return [name for name, line in self.steps.items() if line.map and line.status in ("running", "waiting")]
 
     def tree(self, *, rows: int | None = None) -> RenderableType:
         """The board as it looks now, in at most so many rows."""
@@ -184,19 +188,17 @@ def _looking(board: Board, lock: threading.Lock, look: Look | None) -> Iterator[
     over = threading.Event()
 
     def follow() -> None:
-        plain: set[str] = set()  # steps that were seen to be no maps
         while not over.wait(LOOK_SECONDS):
             with lock:
-                names = [name for name in board.open_steps() if name not in plain]
+                names = board.open_maps()
             if not names:
                 continue
             # A look that fails leaves the bars as they are; if the service is gone, the events say so.
             with contextlib.suppress(ApiError):
                 found = look(names)
-                plain.update(name for name in names if name not in found)
                 with lock:
-                    for name, progress in found.items():
-                        board.steps[name].map = progress
+                    for name in set(found) & set(board.open_maps()):
+                        board.steps[name].map = found[name]
 
     thread = threading.Thread(target=follow, name="look", daemon=True)
     thread.start()

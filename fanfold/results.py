@@ -132,6 +132,8 @@ class Event(TypedDict):
     delay_seconds: NotRequired[float]
     epoch: NotRequired[int]
     worker: NotRequired[str]
+    items: NotRequired[int]
+    failed: NotRequired[int]
     data: NotRequired[Any]
 
 

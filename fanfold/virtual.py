@@ -11,11 +11,13 @@ import itertools
 import random
 import selectors
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 START: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 """What a `VirtualClock` shows when its loop's time is 0."""
@@ -28,7 +30,7 @@ class Stalled(RuntimeError):
     """Nothing can happen any more, and somebody still waits."""
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # which class it is depends on the system
+class _Selector(selectors.DefaultSelector):
     """Instead of waiting for a file, moves the loop's time."""
 
     loop: VirtualLoop
@@ -83,9 +85,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The tasks of a process that have not ended."""
         return {task for task in self._of_process.get(process, set()) if not task.done()}
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Arguments]], Result], *args: *Arguments
+    ) -> asyncio.Future[Result]:
         """Calls the function here and now, whatever the executor: no time passes while a thread works."""
-        future = self.create_future()
+        future: asyncio.Future[Result] = self.create_future()
         try:
             future.set_result(func(*args))
         except Exception as error:

@@ -96,8 +96,6 @@ def _shown(found: Exploration) -> dict[str, Any]:
     return {
         "workflow": found.workflow,
         "calls": found.calls,
-        "points": [
-            {"where": point.where, "wrong": [asdict(wrong) for wrong in point.wrong]} for point in found.points
-        ],
+        "points": [{"where": point.where, "wrong": [asdict(wrong) for wrong in point.wrong]} for point in found.points],
         "notes": found.notes,
     }

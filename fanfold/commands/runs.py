@@ -47,7 +47,7 @@ def apply(
 
 
 def submit(
-    workflow: Annotated[str | None, typer.Argument(help="The workflow's name.")] = None,
+    workflow: Annotated[str | None, typer.Argument(metavar="[WORKFLOW]", help="The workflow's name.")] = None,
     input_: Annotated[
         str | None, typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads stdin.")
     ] = None,
@@ -57,11 +57,13 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit status 1 unless it succeeded.")] = False,
     batch_: Annotated[
         str | None,
-        typer.Option("--batch", metavar="FILE", help='Many runs: a JSON line for each, {"workflow": …, "input": …}.'),
+        typer.Option(
+            "--batch", metavar="FILE", help='JSON lines, a run each: {"workflow": …, "input": …}; - reads stdin.'
+        ),
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Submit a run; prints its id. With --batch, one for each line of a file (-: stdin) that may name no workflow."""
+    """Submit a run; prints its id. With --batch, one for each line of a file; WORKFLOW is for lines without one."""
     if batch_ is not None:
         if input_ is not None or lane is not None or tag or wait:
             raise typer.BadParameter("with --batch, each line says its own input, lane and tags; there is no --wait")

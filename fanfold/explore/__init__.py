@@ -11,4 +11,4 @@ from fanfold.explore.course import Effect
 from fanfold.explore.explorer import Check, Exploration, Point, WrongEnds, explore
 from fanfold.explore.verdict import Wrong
 
-__all__ = ["Check", "Effect", "Exploration", "Point", "WrongEnds", "Wrong", "explore"]
+__all__ = ["Check", "Effect", "Exploration", "Point", "Wrong", "WrongEnds", "explore"]

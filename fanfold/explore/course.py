@@ -72,8 +72,9 @@ class Execution:
 class Course:
     """What happened from acceptance to the end. `run` is its record as last seen, read whole.
 
-    `struck` are the sites at which a process died, `cut_off` the steps that were running under `on_interrupt: fail` when
-    one did. `broken` are sentences on what went wrong beside the record.
+    `struck` are the sites at which a process died; `cut_off` the steps that were running under `on_interrupt: fail`
+    when one did, and how many executions there had been by then. `broken` are sentences on what went wrong beside the
+    record.
     """
 
     crashes: tuple[Crash, ...] = ()

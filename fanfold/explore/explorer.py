@@ -111,9 +111,7 @@ class _Explorer:
         self._outputs = outputs
         self._check = check
         self.notes = (
-            ()
-            if outputs
-            else ("The outputs differ from one undisturbed run to the next: they were not compared.",)
+            () if outputs else ("The outputs differ from one undisturbed run to the next: they were not compared.",)
         )
 
     def tries(self, *, pairs: bool) -> Iterator[tuple[Point, int]]:
@@ -134,7 +132,9 @@ class _Explorer:
             try:
                 self._check(course.run, tuple(course.effects))
             except AssertionError as error:
-                wrong.append(Wrong(step=None, what=f"the check says: {str(error) or 'it is not right'}"))
+                # The lines after the first are pytest's, and about its assertion.
+                says = (str(error) or "it is not right").splitlines()[0]
+                wrong.append(Wrong(step=None, what=f"the check says: {says}"))
         where = tuple(f"{moment} {site.process}'s call {site.number}, {site}" for moment, site in course.struck)
         return Point(where=where or ("nowhere",), wrong=tuple(wrong))
 

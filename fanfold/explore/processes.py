@@ -41,9 +41,7 @@ class Door:
         process.must_live()
         if not self.open or not process.counts:
             return None
-        site = Site(
-            number=len(self.course.sites) + 1, process=process.name, call=call, about=about, steps=steps
-        )
+        site = Site(number=len(self.course.sites) + 1, process=process.name, call=call, about=about, steps=steps)
         self.course.sites.append(site)
         self._strike(process, site, Moment.BEFORE)
         return site

@@ -95,7 +95,6 @@ class Stage:
             for task in helpers:
                 task.cancel()
             await asyncio.wait(helpers)
-            await self._fan_out.close()
         self.course.broken.extend(repr(task.exception()) for task in helpers if not task.cancelled())
         self.course.run = await whole(self._services, self._row())
         self.course.seconds = self._services.clock.monotonic()

@@ -55,7 +55,5 @@ class WatchedTasks:
 
     def _effect(self, ctx: Context, name: str, key: str | None) -> None:
         self._process.affect(
-            Effect(
-                name=name, key=key, step=ctx.step, index=ctx.index, attempt=ctx.attempt, process=self._process.name
-            )
+            Effect(name=name, key=key, step=ctx.step, index=ctx.index, attempt=ctx.attempt, process=self._process.name)
         )

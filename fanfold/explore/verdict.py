@@ -92,7 +92,7 @@ def _different(run: Run, model: Run, workflow: Workflow, *, outputs: bool) -> It
         if state is None or wanted is None:
             continue
         if state.status is not wanted.status:
-            why = "" if state.error is None else f" ({state.error.message[:SHOWN]})"
+            why = "" if state.error is None else f" ({state.error.type}: {state.error.message[:SHOWN]})"
             yield Wrong(step=name, what=f"is {state.status}, undisturbed {wanted.status}{why}")
         elif outputs and state.output != wanted.output:
             yield Wrong(step=name, what=f"gave {_shown(state.output)}, undisturbed {_shown(wanted.output)}")

@@ -113,6 +113,14 @@ class MapRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How many items of an open map have ended, `failed` ones among them."""
+
+    done: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
     """A map's records put together: a result for every item, in item order, and how many of them failed."""
 
@@ -208,6 +216,12 @@ def fold(items: int, records: Collection[MapRecord], *, plan: str, try_number: i
     found = known(records, plan=plan, try_number=try_number)
     results = tuple(found.get(index) or _unrecorded(index) for index in range(items))
     return Folded(results=results, failed=sum(result.error is not None for result in results))
+
+
+def progress(records: Collection[MapRecord], *, plan: str, try_number: int) -> Progress:
+    """What a try's records, and the successes before it, say of a map that goes on."""
+    ended = known(records, plan=plan, try_number=try_number).values()
+    return Progress(done=len(ended), failed=sum(result.error is not None for result in ended))
 
 
 def _unrecorded(index: int) -> ItemResult:

@@ -260,7 +260,7 @@ class FanOut(Protocol):
     """Works on the batches of maps elsewhere, each at least once, and rings at an execution's end."""
 
     async def start(self, execution: Execution) -> bool:
-        """Start it, once per name; False when there was one already, which may go on or have ended."""
+        """Start it, once per name. True: it goes on. False: there was one of that name; `going` says the rest."""
 
     async def going(self, execution: Execution) -> bool:
         """Whether it goes on."""

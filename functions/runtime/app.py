@@ -126,8 +126,12 @@ class App:
 
     def _no_route(self, method: str, path: str) -> Problem:
         known = [(call.method, call.path) for call in CALLS] + [("GET", path) for path in self._open()]
-        allowed = sorted({other for other, template in known if pattern(template).match(path)})
-        return (wrong_method(method, allowed) if allowed else no_route(path)).problem
+        # A path that is written out is nobody's id or name.
+        exact = {other for other, template in known if template == path}
+        allowed = sorted(exact or {other for other, template in known if pattern(template).match(path)})
+        # The router knows fewer characters than a path may have: what can be no id or name is nowhere.
+        wrong = allowed and method not in allowed
+        return (wrong_method(method, allowed) if wrong else no_route(path)).problem
 
 
 def _problem(problem: Problem) -> Response[str]:

@@ -117,8 +117,29 @@ class BigValue(Outgoing):
     url: str
 
 
+class ItemErrorView(Outgoing):
+    """Why an item of a map failed."""
+
+    index: int
+    type: str
+    message: str
+
+
+class MapView(Outgoing):
+    """A map: its items, and how many of them have ended, and have failed; null while nobody counted (`progress`).
+
+    `via` says where they are worked on, `errors` are the first failures once the map has ended.
+    """
+
+    items: int
+    via: Literal["inline", "stepfunctions"]
+    done: int | None
+    failed: int | None
+    errors: list[ItemErrorView] = Field(default_factory=list, exclude_if=_nothing)
+
+
 class StepView(Outgoing):
-    """A step of a run. `output` is any JSON, or a `BigValue`."""
+    """A step of a run. `output` is any JSON, or a `BigValue`. Only a map that has begun has `map`."""
 
     status: str
     attempts: int
@@ -126,6 +147,7 @@ class StepView(Outgoing):
     finished_at: datetime | None
     output: Any
     error: ErrorView | None
+    map: MapView | None = Field(default=None, exclude_if=_nothing)
 
 
 class RunSummary(Outgoing):

@@ -97,6 +97,7 @@ class RunQuery(Incoming):
         default=None, description="Only these steps, comma-separated; `none` for no steps at all."
     )
     inline: bool = Field(default=False, description="Big values themselves instead of references to them.")
+    progress: bool = Field(default=False, description="Count the items of open maps: one more read for each.")
 
 
 class EventsQuery(Incoming):

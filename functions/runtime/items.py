@@ -63,7 +63,8 @@ class Items:
         for number in range(1, self._step.retry.max_attempts + 1):
             if not self._time_for(pause):
                 return Unfinished(index=index, fault=fault)
-            await self._services.clock.sleep(pause.total_seconds())
+            if pause:
+                await self._services.clock.sleep(pause.total_seconds())
             outcome = await self._attempts.run(self._job(index, number, value), emit=_nowhere)
             if not isinstance(outcome, Failed):
                 return ItemResult(index=index, output=outcome.output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,6 +16,7 @@ from functions.engine.fanout import (
     MapRecord,
     MapSpec,
     MapState,
+    Progress,
     Via,
     batches_json,
     batches_key,
@@ -23,6 +24,7 @@ from functions.engine.fanout import (
     execution_name,
     fold,
     missing,
+    progress,
     split,
 )
 from functions.engine.ports import Execution, MapKey
@@ -127,6 +129,19 @@ class Maps:
     async def records(self, run: Run, step: str) -> Sequence[MapRecord]:
         """What the batches of a map left behind, in all tries."""
         return await self._services.map_records.read(map_key(run, step))
+
+    async def progress(self, run: Run) -> Mapping[str, Progress]:
+        """How far the open maps of a run are, as far as it is recorded: one query for each."""
+        open_maps = [
+            (name, step.map)
+            for name, step in run.steps.items()
+            if step.map is not None and not step.settled and step.map.plan is not None
+        ]
+        records = await asyncio.gather(*(self.records(run, name) for name, _ in open_maps))
+        return {
+            name: progress(found, plan=digest(state.plan), try_number=run.try_number)
+            for (name, state), found in zip(open_maps, records, strict=True)
+        }
 
     # --- ending ---------------------------------------------------------------------------------
 

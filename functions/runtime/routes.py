@@ -74,7 +74,7 @@ CALLS: tuple[Call, ...] = (
         handler=workflows.register,
         answers={200: WorkflowSummary, 201: WorkflowSummary},
         document=True,
-        problems=(400, 413, 422),
+        problems=(400, 404, 413, 422),
     ),
     Call(
         method="GET",

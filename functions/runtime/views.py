@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from functions.engine.fanout import MapState, Progress, Via
 from functions.engine.journal import Entry
 from functions.engine.ports import Blobs
 from functions.engine.run import Fault, Run, StepState
@@ -16,8 +18,10 @@ from functions.runtime.http import (
     BigValue,
     ErrorView,
     EventView,
+    ItemErrorView,
     Links,
     ListedRun,
+    MapView,
     RunSummary,
     RunView,
     StepView,
@@ -104,8 +108,12 @@ async def run_view(
     tickets: Tickets,
     step_names: Sequence[str],
     only: Collection[str] | None = None,
+    progress: Mapping[str, Progress] = MappingProxyType({}),
 ) -> RunView:
-    """A run, whole: all steps of `step_names`, also those its record has nothing of yet; `only` narrows them."""
+    """A run, whole: all steps of `step_names`, also those its record has nothing of yet; `only` narrows them.
+
+    `progress` is what was counted of open maps.
+    """
     steps: Mapping[str, StepState] = {**{name: StepState() for name in step_names}, **run.steps}
     chosen = {name: state for name, state in steps.items() if only is None or name in only}
     given, output, *outputs = await payloads.shown(
@@ -115,7 +123,10 @@ async def run_view(
         **_fields(summary(run, tickets)),
         input=given,
         output=output,
-        steps={name: _step(state, shown) for (name, state), shown in zip(chosen.items(), outputs, strict=True)},
+        steps={
+            name: _step(state, shown, progress.get(name))
+            for (name, state), shown in zip(chosen.items(), outputs, strict=True)
+        },
     )
 
 
@@ -132,7 +143,7 @@ def event(entry: Entry) -> EventView:
     return EventView(seq=entry.seq, at=entry.at, type=entry.type.value, **about)
 
 
-def _step(state: StepState, output: Json | BigValue) -> StepView:
+def _step(state: StepState, output: Json | BigValue, progress: Progress | None) -> StepView:
     return StepView(
         status=state.status.value,
         attempts=state.attempts,
@@ -140,6 +151,19 @@ def _step(state: StepState, output: Json | BigValue) -> StepView:
         finished_at=state.finished_at,
         output=output,
         error=_error(state.error),
+        map=None if state.map is None else _map(state.map, progress),
+    )
+
+
+def _map(state: MapState, progress: Progress | None) -> MapView:
+    if state.failed is not None:
+        progress = Progress(done=state.items, failed=state.failed)
+    return MapView(
+        items=state.items,
+        via="inline" if state.via is Via.INLINE else "stepfunctions",
+        done=None if progress is None else progress.done,
+        failed=None if progress is None else progress.failed,
+        errors=[ItemErrorView(index=e.index, type=e.type, message=e.message) for e in state.errors],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,10 +13,12 @@ from functions.adapters.aws import Client
 from functions.adapters.catalog import DynamoCatalog
 from functions.adapters.dynamo import DynamoRunStore
 from functions.adapters.items import from_item, to_item
+from functions.adapters.maprecords import DynamoMapRecords, MemoryMapRecords
 from functions.adapters.marks import DynamoMarks, MemoryMarks
 from functions.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
+    MemoryFanOut,
     MemoryPlaces,
     MemoryQueue,
     MemoryRunStore,
@@ -26,9 +29,21 @@ from functions.adapters.places import DynamoPlaces
 from functions.adapters.s3 import S3Blobs
 from functions.adapters.secrets import DynamoSecrets, MemorySecrets
 from functions.adapters.sqs import SqsQueue
+from functions.adapters.stepfunctions import StepFunctionsFanOut
 from functions.adapters.tokens import DynamoTokens
 from functions.engine.message import QueueName
-from functions.engine.ports import Blobs, Catalog, Marks, Places, RunStore, Secrets, Tokens, WorkQueue
+from functions.engine.ports import (
+    Blobs,
+    Catalog,
+    FanOut,
+    MapRecords,
+    Marks,
+    Places,
+    RunStore,
+    Secrets,
+    Tokens,
+    WorkQueue,
+)
 from functions.runtime.wiring import Aws
 from tests.support.aws import Stack
 from tests.support.clock import FakeClock, SeededIds
@@ -55,6 +70,11 @@ class Backend(Protocol):
     def marks(self) -> Marks: ...
 
     def secrets(self) -> Secrets: ...
+
+    def map_records(self) -> MapRecords: ...
+
+    async def fan_out(self) -> FanOut:
+        """Executions of it go on until they are stopped."""
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         """Put any text into a queue, past the adapter."""
@@ -98,6 +118,12 @@ class MemoryBackend:
 
     def secrets(self) -> Secrets:
         return MemorySecrets()
+
+    def map_records(self) -> MapRecords:
+        return MemoryMapRecords()
+
+    async def fan_out(self) -> FanOut:
+        return MemoryFanOut(MemoryBlobs(), MemoryQueue(self._clock))
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         assert isinstance(queue, MemoryQueue)
@@ -146,6 +172,21 @@ class AwsBackend:
 
     def secrets(self) -> Secrets:
         return DynamoSecrets(self._aws, self._stack.table)
+
+    def map_records(self) -> MapRecords:
+        return DynamoMapRecords(self._aws, self._stack.table)
+
+    async def fan_out(self) -> FanOut:
+        made = await self._aws(
+            Client.STEP_FUNCTIONS,
+            "create_state_machine",
+            name=self._stack.table,
+            roleArn="arn:aws:iam::123456789012:role/waits",
+            definition=json.dumps(
+                {"StartAt": "Long", "States": {"Long": {"Type": "Wait", "Seconds": 300, "End": True}}}
+            ),
+        )
+        return StepFunctionsFanOut(self._aws, {"model": made["stateMachineArn"]})
 
     async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
         await self._aws(Client.SQS, "send_message", QueueUrl=self._stack.urls[name], MessageBody=body)

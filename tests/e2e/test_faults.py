@@ -101,10 +101,10 @@ def processes(site: Site, count: int, *, concurrency: int = 6) -> Iterator[Fleet
 
 
 @contextmanager
-def functions(site: Site) -> Iterator[None]:
-    """The functions as deployed; dead letters stay where they are."""
-    with site.switched(workers=True, dead_letters=False):
-        yield
+def functions(site: Site) -> Iterator[Callable[[], None]]:
+    """The functions as deployed, once they are let loose; dead letters stay where they are."""
+    with site.switched(workers=False, dead_letters=False):
+        yield lambda: site.switch(workers=True, dead_letters=False)
 
 
 def mixed(number: int, given: Any = SLOW) -> list[tuple[str, Any]]:
@@ -170,7 +170,7 @@ def kill_at_every_boundary_and_at_random(
 def test_worker_processes_killed_at_every_step_boundary_and_at_random_lose_and_repeat_nothing(
     site: Site, dice: random.Random
 ) -> None:
-    with processes(site, 4) as fleet:
+    with processes(site, 0) as fleet:
 
         def kill(pid: int) -> bool:
             if not fleet.has(pid):
@@ -182,9 +182,10 @@ def test_worker_processes_killed_at_every_step_boundary_and_at_random_lose_and_r
             return True
 
         ids = site.submit(mixed(RUNS))
+        fleet.start(4, ready=False)
         kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
         site.ended(ids, seconds=PATIENCE_SECONDS)
-    evidence = judged(site, ids)
+        evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": RUNS}
     assert kills >= len(CHAIN)
     assert evidence.of(EventType.STEP_INTERRUPTED) > 0
@@ -202,8 +203,9 @@ def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_r
             return False
         return True
 
-    with functions(site):
+    with functions(site) as let_loose:
         ids = site.submit(mixed(RUNS))
+        let_loose()
         kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
         site.ended(ids, seconds=PATIENCE_SECONDS)
         evidence = judged(site, ids)
@@ -212,9 +214,12 @@ def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_r
     assert evidence.of(EventType.STEP_INTERRUPTED) > 0
 
 
+WITH_POISON = [*mixed(RUNS // 2, QUICK), ("poison", None), *mixed(RUNS - RUNS // 2, QUICK)]
+
+
 def test_one_poisonous_run_among_innocent_ones_fails_alone(site: Site) -> None:
-    with processes(site, 2) as fleet:
-        ids = site.submit([*mixed(RUNS // 2, QUICK), ("poison", None), *mixed(RUNS - RUNS // 2, QUICK)])
+    with processes(site, 0) as fleet:
+        ids = site.submit(WITH_POISON)
 
         def replace_the_dead() -> None:
             fleet.start(2 - len(fleet.living), ready=False)
@@ -224,8 +229,9 @@ def test_one_poisonous_run_among_innocent_ones_fails_alone(site: Site) -> None:
 
 
 def test_one_poisonous_run_among_innocent_ones_in_functions_fails_alone(site: Site) -> None:
-    with functions(site):
-        ids = site.submit([*mixed(RUNS // 2, QUICK), ("poison", None), *mixed(RUNS - RUNS // 2, QUICK)])
+    with functions(site) as let_loose:
+        ids = site.submit(WITH_POISON)
+        let_loose()
         site.ended(ids, seconds=PATIENCE_SECONDS)
         only_the_poisonous_one_failed(judged(site, ids))
 
@@ -285,8 +291,9 @@ def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: 
 
 
 def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
-    with processes(site, 2):
+    with processes(site, 0) as fleet:
         ids = site.submit(mixed(RUNS // 2))
+        fleet.start(2)
         until(
             lambda: any(run.terminal for run in site.rows(ids).values()),
             seconds=PATIENCE_SECONDS,
@@ -294,7 +301,7 @@ def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
         )
         site.restart()
         assert not all(run.terminal for run in site.rows(ids).values()), "the load was over before the restart"
-        site.ended(ids, seconds=PATIENCE_SECONDS, meanwhile=site.sweep)
+        site.ended(ids, seconds=PATIENCE_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": RUNS // 2}
 
@@ -304,6 +311,7 @@ def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
 
 def test_every_message_delivered_three_times_is_one_execution(site: Site) -> None:
     with processes(site, 0) as fleet:
+        site.purge(LANE)  # what is there still is about runs that have ended
         ids = site.submit(mixed(20, QUICK))
         assert site.double(times=3) == 20
         fleet.start(2)

@@ -66,7 +66,7 @@ class Deployment:
             batch=shape.choice((1, 3, 10)),
             lag=shape.choice((0.0, 0.0, 2.0, 20.0)),
             max_receives=shape.choice((3, 10, 10)),
-            encoded=shape.random() < 0.3,
+            encoded=shape.random() < 0.5,
             skewed=shape.random() < 0.5,
             drained=shape.random() < 0.2,
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 READS = frozenset(
     {
-        ("runs", "get"), ("runs", "get_many"), ("runs", "page"), ("runs", "due"),
+        ("runs", "get"), ("runs", "segments"), ("runs", "get_many"), ("runs", "page"), ("runs", "due"),
         ("queue", "depth"), ("places", "load"), ("blobs", "get"), ("marks", "get"), ("tokens", "tenants"),
         ("catalog", "current"), ("catalog", "version"),
     }

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from functions.runtime import process
+from functions.engine import sealing
+from functions.runtime import process, shell
 from functions.runtime.runner import Disposition, Runner
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate
@@ -56,6 +57,9 @@ def instrumented() -> Iterator[None]:
             # Asked twice a second it would be most of what a schedule does; no task here has a thread.
             patch.object(process, "SPENT_CHECK_SECONDS", 60.0),
             patch.object(process, "flush", lambda: None),
+            # The runs here are short; sealed as if they were long, theirs is every way to read a record.
+            patch.object(shell, "SEAL_OVER_BYTES", 300),
+            patch.object(sealing, "MIN_BYTES", 40),
         ):
             yield
     finally:

@@ -23,6 +23,7 @@ class Seen:
     epoch: int
     at: float
     run: str
+    index: int | None = None
 
 
 _log: list[Seen] = []
@@ -44,6 +45,17 @@ async def report(given: Any, ctx: Context) -> Any:
     return None
 
 
+@task("probe.moody")
+async def moody(given: Any, ctx: Context) -> Any:
+    """Returns `out`; the items 7, 8 and 23 of a map fail when they are begun for the first time."""
+    before = any(seen.index == ctx.index and seen.run == ctx.run_id for seen in _log)
+    at = asyncio.get_running_loop().time()
+    _log.append(Seen("start", ctx.step, ctx.attempt, ctx.epoch, at, ctx.run_id, ctx.index))
+    if ctx.index in (7, 8, 23) and not before:
+        raise Fail("not in the mood")
+    return given["out"]
+
+
 @task("probe.play")
 async def play(given: Any, ctx: Context) -> Any:
     """Sleeps `ms`, fails its first `fail` attempts, returns `out`.
@@ -54,7 +66,8 @@ async def play(given: Any, ctx: Context) -> Any:
     given = given if isinstance(given, dict) else {}
 
     def note(what: str) -> None:
-        _log.append(Seen(what, ctx.step, ctx.attempt, ctx.epoch, asyncio.get_running_loop().time(), ctx.run_id))
+        at = asyncio.get_running_loop().time()
+        _log.append(Seen(what, ctx.step, ctx.attempt, ctx.epoch, at, ctx.run_id, ctx.index))
 
     note("start")
     try:

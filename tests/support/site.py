@@ -22,7 +22,6 @@ from botocore.config import Config
 from fanfold import Client, emulator, local
 from fanfold.local import LocalStack
 from functions.engine.errors import InfrastructureError
-from functions.engine.message import RESUME
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
 from functions.runtime.reading import whole
@@ -34,6 +33,9 @@ CLASS = "model"
 LANE = "normal"
 LOOK_SECONDS = 0.2
 """How often a condition is looked at."""
+
+SWEEP_SECONDS = 5.0
+"""Here the sweeper's minute is so long. It takes its turns anyway; that only shortens the wait for it."""
 
 SUBMITTERS = 8
 """Submits under way at once: as many processes of the API's function as the emulator starts for them."""
@@ -98,12 +100,19 @@ class Site:
         return {run.id: run for run in asyncio.run(read())}
 
     def ended(self, ids: Sequence[str], *, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Wait until all of these runs have ended; calls `meanwhile` between looks."""
+        """Wait until all of these runs have ended; calls `meanwhile` between looks, and the sweeper in its turn."""
+        swept_at = time.monotonic()
 
         def all_ended() -> bool:
+            nonlocal swept_at
             meanwhile()
             rows = self.rows(ids)
-            return len(rows) == len(ids) and all(run.terminal for run in rows.values())
+            if len(rows) == len(ids) and all(run.terminal for run in rows.values()):
+                return True
+            if time.monotonic() - swept_at > SWEEP_SECONDS:
+                self.sweep()
+                swept_at = time.monotonic()
+            return False
 
         def what() -> str:
             left = [run for run in self.rows(ids).values() if not run.terminal]
@@ -153,15 +162,15 @@ class Site:
     @contextmanager
     def switched(self, *, workers: bool, dead_letters: bool) -> Iterator[None]:
         """The mappings of the worker's and the dead-letter function on or off; all on afterwards."""
-        chosen = {f"worker-{CLASS}": workers, "deadletter": dead_letters}
-        self._switch(chosen)
+        self.switch(workers=workers, dead_letters=dead_letters)
         try:
             yield
         finally:
-            self._switch(dict.fromkeys(chosen, True))
+            self.switch(workers=True, dead_letters=True)
 
-    def _switch(self, chosen: Mapping[str, bool]) -> None:
-        for name, on in chosen.items():
+    def switch(self, *, workers: bool, dead_letters: bool) -> None:
+        """Turn mappings on or off."""
+        for name, on in {f"worker-{CLASS}": workers, "deadletter": dead_letters}.items():
             mappings = self._lambda.list_event_source_mappings(FunctionName=self.stack.functions[name])
             for mapping in mappings["EventSourceMappings"]:
                 if (mapping["State"] == "Enabled") is not on:
@@ -204,6 +213,3 @@ def worker_pid(run: Run) -> int | None:
 def clean_environment() -> dict[str, str]:
     """This process's environment without anything that names another deployment."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
-
-
-__all__ = ["CLASS", "LANE", "RESUME", "TENANT", "Site", "clean_environment", "until", "worker_pid"]

@@ -72,7 +72,7 @@ class Elsewhere:
 
     def __init__(self, inner: MemoryFanOut) -> None:
         self.inner = inner
-        self.going, self.stop, self.close = inner.going, inner.stop, inner.close
+        self.going, self.stop = inner.going, inner.stop
 
     async def start(self, execution: Execution) -> bool:
         """See `FanOut.start`."""
@@ -102,7 +102,8 @@ class World:
         self.places = MemoryPlaces({name: c.max_queue_depth for name, c in self.settings.classes.items()})
         self.blobs = MemoryBlobs()
         self.map_records = MemoryMapRecords()
-        self.fan_out = Elsewhere(MemoryFanOut(self.blobs, self.queue))
+        self.rings = Faulty(self.queue)  # what maps elsewhere send
+        self.fan_out = Elsewhere(MemoryFanOut(self.blobs, self.rings))  # type: ignore[arg-type]  # any port, with faults
         self.services = Services(
             settings=self.settings,
             runs=self.runs,

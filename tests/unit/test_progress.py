@@ -76,7 +76,6 @@ def test_what_goes_on_is_timed_by_the_service_and_by_what_has_passed_here_since(
 def test_a_run_let_go_of_waits_and_so_does_what_it_had_begun() -> None:
     waiting = board(*STORY[:3], event(4, "run.suspended"))
     assert (waiting.head.status, waiting.steps["left"].status) == ("waiting", "waiting")
-    assert list(waiting.open_steps()) == ["left"]
 
 
 def test_a_redriven_run_goes_on() -> None:
@@ -138,13 +137,23 @@ def test_open_maps_are_looked_at_and_drawn_as_bars(monkeypatch: pytest.MonkeyPat
         asked.append(names)
         if len(asked) == 1:
             raise NotReachable("for a moment")
-        return {"left": {"items": 10_000, "done": 4_210, "failed": 12}} if "left" in names else {}
+        return {"left": {"items": 10_000, "done": 4_210, "failed": 12}}
 
     console, written = terminal()
-    story = [*STORY[:2], event(3, "map.started", step="left"), event(4, "step.started", step="right"), STORY[-1]]
+    begun = event(3, "map.started", step="left", items=10_000, via="states")
+    story = [*STORY[:2], begun, event(4, "step.started", step="right"), STORY[-1]]
     list(watch(slowly(story, written, "4,210/10,000"), console, a_run(), look=look))
     assert "4,210/10,000" in written.getvalue()
     assert "12 failed" in written.getvalue()
-    # What turned out to be no map is not asked for again.
-    assert [sorted(names) for names in asked[:2]] == [["left", "right"]] * 2
-    assert all(list(names) == ["left"] for names in asked[2:])
+    # Steps that are no maps are never asked for.
+    assert all(list(names) == ["left"] for names in asked)
+
+
+def test_a_map_has_its_bar_from_its_own_events_where_nobody_looks() -> None:
+    begun = board(*STORY[:2], event(3, "map.started", step="left", items=12, via="inline"))
+    assert "0/12" in drawn(begun)
+    assert list(begun.open_maps()) == ["left"]
+    begun.add(event(4, "map.finished", step="left", items=12, failed=2))
+    begun.add(event(5, "step.succeeded", step="left", attempt=1))
+    assert "12/12 2 failed" in drawn(begun)
+    assert list(begun.open_maps()) == []

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from functions.adapters.memory.blobs import MemoryBlobs
+from functions.engine.errors import InfrastructureError
 from functions.engine.message import RESUME, QueueName, Wake
 from functions.engine.ports import Execution, WorkQueue
 
@@ -25,33 +26,38 @@ class MemoryFanOut:
         self._blobs = blobs
         self._queue = queue
         self.work = work
-        self._executions: dict[str, asyncio.Task[None]] = {}
+        self._executions: dict[str, tuple[Execution, asyncio.Task[None]]] = {}
+
+    @property
+    def executions(self) -> Mapping[str, bool]:
+        """The executions there have been, by name, and whether they go on: for tests to look at."""
+        return {name: not task.done() for name, (_, task) in self._executions.items()}
 
     async def start(self, execution: Execution) -> bool:
         """See `FanOut.start`."""
         if execution.name in self._executions:
             return False
-        self._executions[execution.name] = asyncio.create_task(self._run(execution), name=execution.name)
+        task = asyncio.create_task(self._run(execution), name=execution.name)
+        self._executions[execution.name] = (execution, task)
         return True
 
     async def going(self, execution: Execution) -> bool:
         """See `FanOut.going`."""
-        task = self._executions.get(execution.name)
-        return task is not None and not task.done()
+        return self.executions.get(execution.name, False)
 
     async def stop(self, execution: Execution) -> None:
         """See `FanOut.stop`. Like the service it tells of the end of an execution that is broken off."""
-        task = self._executions.get(execution.name)
-        if task is not None and task.cancel():
+        if execution.name not in self._executions:
+            return
+        _, task = self._executions[execution.name]
+        if task.cancel():
             await asyncio.wait({task})
             await self._ring(execution)
 
-    async def close(self) -> None:
-        """End all executions, without a word."""
-        for task in self._executions.values():
-            task.cancel()
-        if self._executions:
-            await asyncio.wait(self._executions.values())
+    async def abort(self) -> None:
+        """Stop all that goes on, as somebody may from outside."""
+        for execution, _ in list(self._executions.values()):
+            await self.stop(execution)
 
     async def _run(self, execution: Execution) -> None:
         if self.work is None:
@@ -88,4 +94,7 @@ class MemoryFanOut:
             class_name=execution.class_name,
             map_step=execution.step,
         )
-        await self._queue.send(QueueName(class_name=execution.class_name, role=RESUME), wake)
+        try:
+            await self._queue.send(QueueName(class_name=execution.class_name, role=RESUME), wake)
+        except InfrastructureError:
+            return  # a ring that is lost; the run is looked at all the same

@@ -14,6 +14,7 @@ from functions.runtime.calls.desk import Desk
 from functions.runtime.http import RunList
 from functions.runtime.incoming import RunQuery, RunsQuery, SubmitBody
 from functions.runtime.listing import Filters, page
+from functions.runtime.maps import Maps
 from functions.runtime.reading import whole
 from functions.runtime.requests import Request, body_as, query_as
 from functions.runtime.submit import Submission
@@ -64,6 +65,7 @@ async def shown(desk: Desk, run: Run, query: RunQuery | None = None) -> Answer:
         payloads=views.Payloads(blobs=desk.services.blobs, inline=query.inline),
         tickets=await desk.tickets.open(),
         step_names=await _step_names(desk, run),
+        progress=await Maps(desk.services).progress(run) if query.progress else {},
         only=None if query.steps is None else frozenset() if query.steps == ["none"] else frozenset(query.steps),
     )
     return Answer(content=content, spill_prefix=_prefix(run))
