@@ -18,6 +18,7 @@ def explore() -> Callable[..., Exploration]:
     from fanfold.explore import explore as explored
 
     def must_be_right(*args: Any, **given: Any) -> Exploration:
+        __tracebackhide__ = True
         found = explored(*args, **given)
         found.must_be_right()
         return found

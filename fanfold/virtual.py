@@ -41,7 +41,7 @@ class _Selector(selectors.DefaultSelector):
         if not ready:
             if timeout is None:
                 raise Stalled("every task waits for something that will not happen")
-            self.loop.virtual += max(0.0, timeout)
+            self.loop.move(timeout)
         return ready
 
 
@@ -65,6 +65,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.virtual = 0.0
         self.turns = 0
+        self.most_turns_at_once: int | None = None
+        self._moved_at_turn = 0
         self._of_process: dict[str, set[asyncio.Task[Any]]] = {}
         self._numbers = itertools.count(1)
         selector = _Selector()
@@ -76,6 +78,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.virtual
+
+    def move(self, seconds: float) -> None:
+        """Nothing is left to do for so long. Raises `Stalled` after `most_turns_at_once` turns in no time, if set."""
+        if seconds > 0:
+            self.virtual += seconds
+            self._moved_at_turn = self.turns
+        elif self.most_turns_at_once is not None and self.turns - self._moved_at_turn > self.most_turns_at_once:
+            self._moved_at_turn = self.turns  # what is cancelled now needs turns of its own
+            raise Stalled("a task waits without letting time pass: it may sleep for 0 seconds, again and again")
 
     def jump(self, seconds: float) -> None:
         """Everything stands still for so long, as in a frozen process."""

@@ -20,6 +20,8 @@ ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 FAILED_PERCENT = 20
 FAILED_LEAST = 5
 """Failed runs are alarming as a share, and only when there are a few: one tenant's wrong workflow wakes nobody."""
+TURN_LIMIT_SECONDS = 43_200
+"""The sweeper looks at a million runs in about eight hours; a queued run whose message is lost waits for its turn."""
 THROTTLES_LEAST = 10
 """A burst throttles a few calls while Lambda scales by 1,000 per 10 s; that is no fault."""
 
@@ -141,6 +143,13 @@ class Alarms(Construct):
             missing=cloudwatch.TreatMissingData.BREACHING,
             section="sweeper-silent",
             says="The sweeper has not run for five minutes.",
+        )
+        self._alarm(
+            "SweeperSlow",
+            counter("SweepTurnSeconds").with_(statistic="Maximum"),
+            over=TURN_LIMIT_SECONDS,
+            section="sweeper-slow",
+            says=f"The sweeper takes longer than {TURN_LIMIT_SECONDS // 3_600} hours to look at every run.",
         )
 
     def _run_alarm(self) -> None:

@@ -15,7 +15,10 @@ from infra.metrics import PERIOD, age, counter, visible
 from infra.queues import Queues
 
 COUNTED = ("RunsAccepted", "RunsRefused", "RunsSucceeded", "RunsFailed", "RunsCancelled")
-REPAIRED = ("Crashes", "ClaimsLost", "Outages", "Repaired", "DeadLetters", "Dropped", "Unreadable")
+REPAIRED = (
+    *("Crashes", "ClaimsLost", "Outages", "Repaired", "PlacesLeaked", "PlacesHealed"),
+    *("DeadLetters", "Dropped", "Unreadable"),
+)
 
 
 class Dashboard(Construct):

@@ -43,6 +43,7 @@ def explore(
     signals = dict(_signal(text) for text in signal or [])
     try:
         from fanfold.explore import explore as explored
+        from fanfold.virtual import Stalled
         from functions.engine.errors import InvalidDocument
     except ImportError as error:
         raise LocalError(f"Exploring needs what the service needs: fanfold[service] ({error}).", status=2) from error
@@ -51,7 +52,7 @@ def explore(
     except InvalidDocument as error:
         problems = "; ".join(f"{problem.pointer}: {problem.detail}" for problem in error.problems)
         raise LocalError(f"{file} is no valid workflow: {problems}.", status=2) from error
-    except ValueError as error:
+    except (ValueError, Stalled) as error:
         raise LocalError(f"{error}.", status=2) from error
     if json_:
         output.emit(_shown(found))
@@ -83,7 +84,7 @@ def _print(found: Exploration) -> None:
     for point in found.points:
         if point.wrong or len(point.where) < 2:
             end = "\n".join(str(wrong) for wrong in point.wrong) or "right"
-            table.add_row("\nthen ".join(point.where), end, style="red" if point.wrong else None)
+            table.add_row(str(point), end, style="red" if point.wrong else None)
     console = output.console()
     console.print(table)
     for note in found.notes:

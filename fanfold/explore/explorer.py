@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,8 @@ import yaml
 
 from fanfold.explore.course import Course, Crash, Effect, Moment
 from fanfold.explore.modules import ModuleState
-from fanfold.explore.stage import Play, Stage
+from fanfold.explore.play import Play
+from fanfold.explore.stage import Stage
 from fanfold.explore.verdict import Wrong, judge
 from fanfold.virtual import run as on_virtual_time
 from functions.engine.run import Run
@@ -37,10 +39,13 @@ class WrongEnds(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One try: where the worker died (`where`, a line for each death), and what was `wrong` with the end."""
+    """One try: where the worker died (`where`, a text for each death), and what was `wrong` with the end."""
 
     where: tuple[str, ...]
     wrong: tuple[Wrong, ...]
+
+    def __str__(self) -> str:
+        return "\nthen ".join(self.where) or "undisturbed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +64,11 @@ class Exploration:
 
     def must_be_right(self) -> None:
         """Raises `WrongEnds`, naming call, step and fault, unless every try ended right."""
+        __tracebackhide__ = True  # pytest shows the author's line, not this one
         if self.wrong:
-            lines = [f"{len(self.wrong)} of {len(self.points)} crash points of {self.workflow!r} end wrong:"]
+            lines = [f"{len(self.wrong)} of {len(self.points)} tries of {self.workflow!r} end wrong; the worker dies"]
             for point in self.wrong:
-                lines.append("  the worker died " + ", then ".join(point.where))
+                lines += [f"  {line}" for line in str(point).splitlines()]
                 lines += [f"    {wrong}" for wrong in point.wrong]
             raise WrongEnds("\n".join(lines))
 
@@ -82,7 +88,8 @@ def explore(
     `workflow` is a document, or the path of one. `signals` are the payloads of the signals its waits
     get, by name. `pairs`: after each first death also at every place of what follows (quadratic).
     `progress` is called with each try, its number, and how many there are so far as is known.
-    Raises `InvalidDocument`, and ValueError for a task that would kill the explorer itself.
+    Raises `InvalidDocument`, ValueError for a task that would kill the explorer itself, and `Stalled` for
+    one that spins. Not to be called on a running event loop.
     """
     play = _play(workflow, input, signals or {}, settings)
     undisturbed, again = _perform(play, ()), _perform(play, ())
@@ -136,7 +143,7 @@ class _Explorer:
                 says = (str(error) or "it is not right").splitlines()[0]
                 wrong.append(Wrong(step=None, what=f"the check says: {says}"))
         where = tuple(f"{moment} {site.process}'s call {site.number}, {site}" for moment, site in course.struck)
-        return Point(where=where or ("nowhere",), wrong=tuple(wrong))
+        return Point(where=where, wrong=tuple(wrong))
 
 
 def _crashes(course: Course, *, after: int) -> Iterator[Crash]:
@@ -151,12 +158,23 @@ def _perform(play: Play, crashes: Sequence[Crash]) -> Course:
     async def main() -> Course:
         return await Stage(play, crashes).perform()
 
-    # Workers log to standard output, and tasks may print: a thousand times the same.
-    with redirect_stdout(io.StringIO()):
+    with _silence():
         try:
             return on_virtual_time(main())
         finally:
             play.modules.restore()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Workers log, and tasks may print: a thousand times the same."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _play(

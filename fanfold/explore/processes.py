@@ -28,7 +28,7 @@ class Door:
     `changed` is set at each write of a run; `told` is the newest journal entry written so far.
     """
 
-    def __init__(self, course: Course, *, on_death: Callable[[], None], changed: asyncio.Event) -> None:
+    def __init__(self, course: Course, *, on_death: Callable[[Process], None], changed: asyncio.Event) -> None:
         self.course = course
         self.changed = changed
         self.open = True
@@ -58,15 +58,16 @@ class Door:
             return
         self.course.struck.append((moment, site))
         process.kill()
-        self._on_death()
+        self._on_death(process)
         raise asyncio.CancelledError
 
 
 class Process:
     """A process: its own view of the services, and its end. `counts`: its calls are sites of the course."""
 
-    def __init__(self, name: str, services: Services, door: Door, *, counts: bool = True) -> None:
-        self.name = name
+    def __init__(self, kind: str, number: int, services: Services, door: Door, *, counts: bool = True) -> None:
+        self.kind = kind
+        self.name = name = f"{kind} {number}"
         self.counts = counts
         self.dead = False
         self._door = door
@@ -116,7 +117,11 @@ class Port:
             site = door.enter(process, f"{name}.{method}", about, steps)
             await asyncio.sleep(LATENCY_SECONDS)
             process.must_live()
-            result = await _carried_out(name, method, inner, args, given)
+            try:
+                result = await _carried_out(name, method, inner, args, given)
+            except Exception:
+                door.leave(process, site)
+                raise
             if (name, method) == ("runs", "put"):
                 door.told = max(door.told, args[0].last_seq)
                 door.changed.set()

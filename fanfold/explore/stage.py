@@ -7,37 +7,26 @@ that died is followed by a fresh one at once. What a process kept in memory is g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from fanfold.explore.course import Course, Crash, Execution
+from fanfold.explore.crew import WORKER, Crew
 from fanfold.explore.memory import memory_services
-from fanfold.explore.modules import ModuleState
+from fanfold.explore.play import Play
 from fanfold.explore.processes import Door, Process
-from fanfold.explore.tasks import WatchedTasks
-from fanfold.virtual import SeededIds, VirtualClock
+from fanfold.virtual import SeededIds, VirtualClock, loop
 from functions.adapters.memory import MemoryRunStore
 from functions.engine.events import Signalled
-from functions.engine.message import RESUME, QueueName, Received
+from functions.engine.message import RESUME, QueueName
 from functions.engine.ports import Registered, RunKey
 from functions.engine.run import Run, StepStatus
-from functions.engine.values import Json
 from functions.engine.waits import WaitSignal
-from functions.engine.workflow import OnInterrupt, Workflow
-from functions.runtime.attempts import Attempts
+from functions.engine.workflow import OnInterrupt
 from functions.runtime.control import Control
-from functions.runtime.isolation import Isolation
-from functions.runtime.mapbatch import MapBatches, Order
-from functions.runtime.process import Worker
 from functions.runtime.reading import whole
-from functions.runtime.runner import Disposition, Runner, terms_of
-from functions.runtime.settings import Settings
-from functions.runtime.settle import Settler
 from functions.runtime.submit import Submission, Submitter
-from functions.runtime.sweep import sweep
-from functions.runtime.workflows import WorkflowCache
 from functions.tasks.context import Context
 
 TENANT: Final = "explorer"
@@ -47,20 +36,8 @@ PATIENCE: Final = timedelta(minutes=15)
 QUIET_SECONDS: Final = 150.0
 """How long after a run's end its last messages may take to be gone, and again so long for each death: two leases."""
 
-BATCH_SECONDS: Final = 300.0
-"""The time a batch of a map's items has elsewhere: an EXPRESS child's five minutes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Play:
-    """What is to be played: a workflow and its document, the run's input, and the signals its waits get."""
-
-    workflow: Workflow
-    document: Json
-    input: Json
-    signals: Mapping[str, Json] = field(default_factory=dict)
-    settings: Settings
-    modules: ModuleState
+MOST_TURNS: Final = 200_000
+"""Turns of the loop without a millisecond's passing, after which somebody spins: every call to a service takes some."""
 
 
 class Stage:
@@ -70,19 +47,20 @@ class Stage:
         self._play = play
         self.course = Course(crashes=tuple(crashes))
         self._services, self._fan_out = memory_services(play.settings, VirtualClock(), SeededIds("services"))
-        self._fan_out.work = self._batch
         self._changed = asyncio.Event()
         self._door = Door(self.course, on_death=self._died, changed=self._changed)
-        self._processes = 0
+        self._crew = Crew(play, self._services, self._door, self._allowed)
+        self._fan_out.work = self._crew.batch
         self._signalled: set[str] = set()
 
     async def perform(self) -> Course:
         """Play it to the run's end, and until the last message is gone."""
+        loop().most_turns_at_once = MOST_TURNS
         self._play.modules.restore()
         run = await self._accepted()
         self._key = RunKey(tenant=run.tenant, run_id=run.id)
         self._door.told = run.last_seq
-        helpers = [asyncio.create_task(self._workers()), asyncio.create_task(self._sweeper())]
+        helpers = [asyncio.create_task(self._crew.workers()), asyncio.create_task(self._crew.sweeper())]
         try:
             until = run.deadline + PATIENCE
             async with asyncio.timeout((until - self._services.clock.now()).total_seconds()):
@@ -118,7 +96,7 @@ class Stage:
             queue=services.queue,
             places=services.places,
             blobs=services.blobs,
-            workflows=self._workflows(),
+            workflows=self._crew.workflows(),
             clock=services.clock,
             ids=services.ids,
             settings=play.settings,
@@ -166,78 +144,14 @@ class Stage:
             ):
                 self._signalled.add(name)
                 move = Signalled(by="explorer", name=wait.name, payload=self._play.signals[wait.name])
-                await Control(self._services, self._workflows()).carry_out(run, move)
-
-    # --- who works on it ------------------------------------------------------------------------
-
-    async def _workers(self) -> None:
-        class_name = self._play.workflow.class_name
-        while True:
-            process = self._process("worker")
-            worker = Worker(
-                process.services,
-                class_name=class_name,
-                lanes=self._play.settings.classes[class_name].lanes,
-                concurrency=8,
-                isolation=Apart(self, process),
-                attempts=self.attempts(process),
-            )
-            task = process.begin(worker.run())
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError:
-                process.kill()
-                raise
-            if not process.dead:
-                task.result()
-                raise AssertionError("a worker ended that nobody had told to")
-            # What a dead process kept in memory, the next one does not find.
-            self._play.modules.restore()
-
-    async def _sweeper(self) -> None:
-        process = Process("sweeper", self._services, self._door, counts=False)
-        terms = terms_of(self._play.settings)
-        settle = Settler(process.services, self._workflows(), terms)
-        while True:
-            await self._services.clock.sleep(60)
-            await sweep(process.services, terms, now=self._services.clock.now(), settle=settle)
-
-    async def _batch(self, event: Mapping[str, Any]) -> object:
-        """The fan-out function; one that dies has failed, and its caller tries again."""
-        process = self._process("fanout")
-        batches = MapBatches(process.services, self._workflows(), self.attempts(process))
-        until = self._services.clock.now() + timedelta(seconds=BATCH_SECONDS)
-        task = process.begin(batches.work(Order.from_event(event), until=until))
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            process.kill()
-            raise
-        if process.dead or task.cancelled():
-            self._play.modules.restore()
-            raise RuntimeError("the function's process died")
-        return task.result()
-
-    def attempts(self, process: Process) -> Attempts:
-        """What executes tasks in a process."""
-        tasks = WatchedTasks(self.course, process, self._allowed)
-        return Attempts(self._play.settings, self._services.clock, tasks=tasks)
-
-    def _process(self, kind: str) -> Process:
-        self._processes += 1
-        return Process(f"{kind} {self._processes}", self._services, self._door)
-
-    def _workflows(self) -> WorkflowCache:
-        return WorkflowCache(self._services.catalog, self._play.settings.classes)
-
-    def runner(self, process: Process) -> Runner:
-        """A runner in a process that is there already."""
-        return Runner(process.services, self._workflows(), self.attempts(process), worker=process.name)
+                await Control(self._services, self._crew.workflows()).carry_out(run, move)
 
     # --- what is watched ------------------------------------------------------------------------
 
-    def _died(self) -> None:
-        """Remember which steps the dead process had begun that may not be begun again."""
+    def _died(self, process: Process) -> None:
+        """Remember which steps a dead worker had begun that may not be begun again."""
+        if process.kind != WORKER:
+            return
         for name, state in self._row().steps.items():
             retry = self._play.workflow.steps[name].retry
             if state.status is StepStatus.RUNNING and retry.on_interrupt is OnInterrupt.FAIL:
@@ -261,18 +175,3 @@ class Stage:
     @staticmethod
     def _same(execution: Execution, ctx: Context) -> bool:
         return (execution.step, execution.index, execution.attempt) == (ctx.step, ctx.index, ctx.attempt)
-
-
-class Apart(Isolation):
-    """Suspects: here in the worker's own process, which nothing but the explorer kills."""
-
-    def __init__(self, stage: Stage, process: Process) -> None:
-        self._stage = stage
-        self._process = process
-
-    async def handle(self, message: Received) -> Disposition:
-        """Work on one message."""
-        return await self._stage.runner(self._process).handle(message)
-
-    def stop(self) -> None:
-        """There are no children to tell."""

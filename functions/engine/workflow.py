@@ -19,7 +19,7 @@ from functions.engine.errors import InvalidDocument
 from functions.engine.expressions import Template, compile_template
 from functions.engine.fanout import DEFAULT_ITEM_SECONDS, MapSpec, map_of
 from functions.engine.values import Json, dump
-from functions.engine.waits import WaitSpec, wait_of
+from functions.engine.waits import WaitSpec, WaitUntil, wait_of
 
 DEFAULT_CLASS = documents.DEFAULT_CLASS
 DEFAULT_TIMEOUT_SECONDS = documents.DEFAULT_TIMEOUT_SECONDS
@@ -90,7 +90,8 @@ class Step:
     def templates(self) -> tuple[Template, ...]:
         """Everything of the step that is evaluated against its run."""
         over = None if self.map is None else self.map.over
-        return tuple(template for template in (self.when, self.input, over) if template is not None)
+        until = self.wait.moment if isinstance(self.wait, WaitUntil) else None
+        return tuple(template for template in (self.when, self.input, over, until) if template is not None)
 
     @property
     def reads(self) -> frozenset[str]:

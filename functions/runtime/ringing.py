@@ -102,4 +102,4 @@ def choose(known: Sequence[Key], fresh: Sequence[Key], room: Room) -> Chosen[Key
 
 
 def _fingerprint(run: RunKey, at: datetime) -> int:
-    return zlib.crc32(f"{run.tenant} {run.run_id} {at.timestamp():.3f}".encode()) % 256**_BYTES
+    return zlib.crc32(f"{run.tenant} {run.run_id} {at.timestamp():.3f}".encode()) % (1 << 8 * _BYTES)

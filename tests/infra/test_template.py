@@ -275,6 +275,7 @@ def test_what_must_be_noticed_has_an_alarm(prod: Synthesised) -> None:
         "function-errors",
         "throttled-functions",
         "sweeper-silent",
+        "sweeper-slow",
         "table-throttles",
     }
 

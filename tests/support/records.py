@@ -9,7 +9,20 @@ from hypothesis.strategies import SearchStrategy
 
 from functions.engine.journal import Entry, EventType
 from functions.engine.message import Envelope, Message, Wake
-from functions.engine.run import TERMINAL, Fault, Place, Reason, Run, SegmentRef, Status, StepState, StepStatus
+from functions.engine.run import (
+    TERMINAL,
+    Fault,
+    Origin,
+    Place,
+    Reason,
+    Receipt,
+    Run,
+    Sealed,
+    Signal,
+    Status,
+    StepState,
+    StepStatus,
+)
 from functions.engine.values import BlobRef, Json, Value
 
 CREATED = datetime(2026, 11, 30, 12, 0, 0, 123_000, tzinfo=UTC)
@@ -165,6 +178,7 @@ def messages() -> SearchStrategy[Message]:
         deadline=times(),
         queue_deadline=st.none() | times(),
         place=st.none() | _places(),
+        origin=st.none() | _origins(),
         outages=count,
     )
 
@@ -175,6 +189,10 @@ def _look_alike(ref: BlobRef) -> Json:
 
 def _places() -> SearchStrategy[Place]:
     return st.builds(Place, shard=st.integers(0, 9), hour=st.integers(0, 10**6))
+
+
+def _origins() -> SearchStrategy[Origin]:
+    return st.builds(Origin, run_id=texts(), from_step=texts(), checkpoints=blob_refs(), since=times())
 
 
 def _faults() -> SearchStrategy[Fault | None]:
@@ -216,7 +234,10 @@ def _runs(draw: st.DrawFn) -> Run:
     ]
     status = draw(st.sampled_from(Status))
     moments = st.none() | times()
-    segment = st.builds(SegmentRef, name=texts(), first_seq=st.integers(1, 99), last_seq=st.integers(1, 99))
+    seqs = st.integers(1, 99)
+    sealed = st.builds(
+        Sealed, newest=st.text("abc#", min_size=1), last_seq=st.integers(1, 99), statuses=st.text(".sfkc")
+    )
     return Run(
         tenant=draw(st.text("abc-1", min_size=1, max_size=8)),
         id=draw(st.text("abcXYZ-_1#", min_size=1, max_size=22)),
@@ -249,5 +270,10 @@ def _runs(draw: st.DrawFn) -> Run:
         crashes=draw(st.integers(0, 9)),
         steps=steps,
         journal=tuple(journal),
-        segments=tuple(draw(st.lists(segment, max_size=2))),
+        sealed=draw(st.just(Sealed()) | sealed),
+        signals=tuple(draw(st.lists(st.builds(Signal, seq=seqs, name=texts(), payload=values()), max_size=2))),
+        receipts=tuple(draw(st.lists(st.builds(Receipt, key=texts(), content=texts(), seq=seqs), max_size=2))),
+        paused_at=draw(moments),
+        cancel_requested=draw(st.booleans()),
+        origin=draw(st.none() | _origins()),
     )

@@ -68,6 +68,11 @@ class Site:
         """The stack's state folder."""
         return Path(self.stack.ledger).parent
 
+    @property
+    def ledger(self) -> Path:
+        """The file to which every execution of `chaos.effect` appends a line."""
+        return Path(self.stack.ledger)
+
     # --- runs -----------------------------------------------------------------------------------
 
     def submit(self, runs: Iterable[tuple[str, Any]]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from fanfold.cli import main
 from fanfold.explore import Effect, Exploration, WrongEnds, explore
+from fanfold.virtual import Stalled
 from functions.engine import crash
 from functions.engine.draft import Draft
 from functions.engine.run import Run, Status, StepStatus
@@ -20,7 +23,7 @@ from functions.engine.workflow import Workflow
 from functions.runtime.settings import ClassSettings, Settings
 from functions.tasks import registry
 from functions.tasks.context import Context
-from functions.tasks.effects import effect
+from functions.tasks.effects import RECORDER, effect
 from functions.tasks.registry import task
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -75,8 +78,8 @@ def test_every_call_is_a_place_to_die_before_and_after_it() -> None:
 
 def test_retries_suspensions_and_timers_end_right() -> None:
     steps = {
-        "flaky": {"task": "chaos.fail", "input": {"times": 2}, "retry": {"backoff": "30s", "jitter": "none"}},
-        "pause": {"wait": {"for": "10m"}, "needs": ["flaky"]},
+        "flaky": {"task": "chaos.fail", "input": {"times": 2}, "retry": {"backoff": "10s", "jitter": "none"}},
+        "pause": {"wait": {"for": "2m"}, "needs": ["flaky"]},
         "last": {"task": "core.echo", "needs": ["pause"]},
     }
     found = explore({"name": "flow", "steps": steps})
@@ -97,7 +100,7 @@ def test_a_wait_for_a_signal_gets_it_and_ends_right() -> None:
     assert len(seen) > 20
 
 
-@pytest.mark.parametrize("items", [3, 60])
+@pytest.mark.parametrize("items", [3, 51])
 def test_maps_in_the_worker_and_elsewhere_end_right(items: int) -> None:
     steps = {"all": {"map": {"over": "${input}", "task": "core.echo", "input": "${item}"}}}
     found = explore({"name": "flow", "steps": steps, "output": "${steps.all.output}"}, list(range(items)))
@@ -252,6 +255,18 @@ def test_a_task_that_would_kill_the_explorer_is_refused() -> None:
         explore(one_step("chaos.crash"))
 
 
+def test_a_task_that_spins_is_told_of_instead_of_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fanfold.explore.stage.MOST_TURNS", 2_000)
+
+    @task("test.spin")
+    async def spin(given: Any) -> Any:
+        while True:  # noqa: ASYNC110 - the fault it is about
+            await asyncio.sleep(0)
+
+    with pytest.raises(Stalled, match="without letting time pass"):
+        explore(one_step("test.spin"))
+
+
 # --- an engine that is broken -----------------------------------------------------------------
 
 
@@ -276,9 +291,23 @@ def test_an_engine_whose_settled_steps_are_forgotten_is_found(monkeypatch: pytes
 
 
 def _users_of(function: Callable[..., Any]) -> list[Any]:
-    import sys
-
+    """The modules that imported it by name."""
     return [m for m in list(sys.modules.values()) if getattr(m, "interrupt_all", None) is function and m is not crash]
+
+
+# --- what it costs others ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["fanfold.fixtures", "fanfold.commands.explore"])
+def test_whoever_does_not_explore_loads_nothing_of_the_service(module: str) -> None:
+    code = f"import {module}, sys; print([name for name in sys.modules if name.split('.')[0] == 'functions'])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
+
+
+def test_in_a_worker_nobody_listens_to_effects() -> None:
+    assert RECORDER.get() is None
+    effect("charge", key="k")
 
 
 # --- the command line -------------------------------------------------------------------------

@@ -33,7 +33,6 @@ async def test_the_ten_commonest_words_of_the_bundled_text(where: str) -> None:
     counts = Counter(re.findall(r"[a-z]+(?:['-][a-z]+)*", " ".join(given["chunks"]).lower()))
     expected = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:10]
     assert run.output["words"] == dict(expected)
-    assert next(iter(run.output["words"])) == "the"
     assert run.output["chunks"] == len(given["chunks"])
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.engine import document as documents
+from functions.engine import mapcheck
 from functions.engine.duration import parse_duration
 from functions.engine.errors import InvalidDocument
 from functions.engine.workflow import (
@@ -31,7 +32,7 @@ from functions.engine.workflow import (
     version_of,
 )
 
-TASKS = ("core.echo", "core.collect", "mock.model")
+TASKS = ("core.echo", "core.collect", "core.fold", "mock.model", "text.words")
 CLASSES = {"model": 840.0, "harness": 3_600.0}
 ROOT = Path(__file__).parents[2]
 
@@ -204,8 +205,8 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         (a_document({"a": "core.echo"}), "/steps/a", "a step is an object, not a text"),
         (a_document({"a": {}}), "/steps/a", "exactly one of `task`, `map` and `wait`; this one has none"),
         (a_document({"a": a_step(wait={})}), "/steps/a", "this one has `task` and `wait`"),
-        (a_document({"a": {"map": {}}}), "/steps/a/map", "`map` is not available yet"),
-        (a_document({"a": {"wait": {}}}), "/steps/a/wait", "`wait` is not available yet"),
+        (a_document({"a": {"map": {}}}), "/steps/a/map", "`over` is missing"),
+        (a_document({"a": {"wait": {}}}), "/steps/a/wait", "exactly one of `for`, `until` and `signal`"),
         (a_document({"a": {"task": "core.ehco"}}), "/steps/a/task", "no task `core.ehco`; did you mean `core.echo`"),
         (a_document({"a": {"task": ["core.echo"]}}), "/steps/a/task", "not a list"),
         (a_document({"a": a_step(needs="b")}), "/steps/a/needs", "not a text"),
@@ -286,6 +287,7 @@ def test_all_problems_are_told_at_once() -> None:
         "/steps/a/when",
         "/steps/a/retry/factor",
         "/steps/b",
+        "/steps/b/map",
         "/steps/b/input",
         "/steps/c",
         "/output/0",
@@ -406,5 +408,6 @@ def test_the_docs_print_an_example_of_every_key() -> None:
     printed = printed_documents()
     steps = [step for document in printed for step in document["steps"].values()]
     assert {key for document in printed for key in document} == {*documents.DOCUMENT_KEYS}
-    assert {key for step in steps for key in step} == {*documents.STEP_KEYS} - {"map", "wait"}
+    assert {key for step in steps for key in step} == {*documents.STEP_KEYS}
+    assert {key for step in steps for key in step.get("map", {})} == {*mapcheck.MAP_KEYS}
     assert {key for step in steps for key in step.get("retry", {})} == {*documents.RETRY_KEYS}
