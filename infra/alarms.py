@@ -146,7 +146,7 @@ class Alarms(Construct):
         )
         self._alarm(
             "SweeperSlow",
-            counter("SweepTurnSeconds").with_(statistic="Maximum"),
+            counter("SweepTurnSeconds", statistic="Maximum", labelled=False),
             over=TURN_LIMIT_SECONDS,
             section="sweeper-slow",
             says=f"The sweeper takes longer than {TURN_LIMIT_SECONDS // 3_600} hours to look at every run.",

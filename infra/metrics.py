@@ -11,15 +11,18 @@ SERVICE = "fanfold"
 PERIOD = Duration.minutes(5)
 
 
-def counter(name: str) -> cloudwatch.Metric:
-    """One of our own metrics, summed; the only dimension is the service, because each series costs money."""
+def counter(name: str, *, statistic: str = "Sum", labelled: bool = True) -> cloudwatch.Metric:
+    """One of our own metrics, summed; the only dimension is the service, because each series costs money.
+
+    For an alarm it must not be `labelled`: CDK writes a label as metric math, which the embedded emulator refuses.
+    """
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=name,
         dimensions_map={"service": SERVICE},
-        statistic="Sum",
+        statistic=statistic,
         period=PERIOD,
-        label=name,
+        label=name if labelled else None,
     )
 
 

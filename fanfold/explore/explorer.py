@@ -17,7 +17,7 @@ from fanfold.explore.course import Course, Crash, Effect, Moment
 from fanfold.explore.modules import ModuleState
 from fanfold.explore.play import Play
 from fanfold.explore.stage import Stage
-from fanfold.explore.verdict import Wrong, judge
+from fanfold.explore.verdict import Wrong, content, judge
 from fanfold.virtual import run as on_virtual_time
 from functions.engine.run import Run
 from functions.engine.values import Json
@@ -211,4 +211,4 @@ def _read(path: Path) -> Json:
 
 def _outputs(course: Course) -> object:
     assert course.run is not None, "a course that was played has its run"
-    return course.run.output, {name: state.output for name, state in course.run.steps.items()}
+    return content(course.run.output), {name: content(state.output) for name, state in course.run.steps.items()}

@@ -102,7 +102,8 @@ class Draft:
 
     def settle(self, name: str, status: StepStatus, kind: EventType, *, data: Json = None, **fields: Any) -> None:
         """End a step and note it. Any settled step is progress: the count of crashes starts anew (R7)."""
-        state = self.step(name, status=status, finished_at=self.now, due_at=None, **fields)
+        # What an earlier attempt failed of is in the journal; the checkpoint tells how the step ended.
+        state = self.step(name, **{"error": None, **fields}, status=status, finished_at=self.now, due_at=None)
         self.note(kind, step=name, attempt=state.attempts or None, data=data)
         self.set(crashes=0)
         self.newly_settled.append(name)

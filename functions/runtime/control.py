@@ -110,6 +110,8 @@ class Control:
         run = done.run
         if run.status is Status.CANCELLED:
             count(Metric.RUNS_CANCELLED)
+        elif run.status is Status.FAILED:  # a resume that found too many crashes
+            count(Metric.RUNS_FAILED)
         facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
         logger().info("an operator's move", extra={**facts, "did": str(done.first.type)})
         aftermath = Aftermath(self._services)

@@ -21,23 +21,19 @@ from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown,
 from functions.engine.ports import Condition, Replaces, RunKey
 from functions.engine.progress import next_timer, watched
 from functions.engine.run import Run, Status, StepStatus
-from functions.engine.sealing import seal
 from functions.engine.terms import Terms
-from functions.engine.values import BlobRef, Json, Loaded, dump
+from functions.engine.values import Json, Loaded
 from functions.engine.workflow import Workflow
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.attempts import Attempts
 from functions.runtime.executions import Attempt, Executions
-from functions.runtime.maps import Maps
 from functions.runtime.payloads import Payloads
+from functions.runtime.preparation import Preparation
 from functions.runtime.tenure import Tenure
 from functions.runtime.wiring import Services
 
 EMIT_SECONDS = 1.0
 """Progress is written at most this often, unless something else is written anyway."""
-
-SEAL_OVER_BYTES = 900
-"""A head that was this big at its last put has what is finished sealed away: a write unit is 1,024 bytes (R8)."""
 
 GLANCE_SECONDS = 1.0
 """While an operator's move may mean work at once, the record is read this often (R10)."""
@@ -96,8 +92,6 @@ class Shell:
     ) -> None:
         self._runs = services.runs
         self._clock = services.clock
-        self._ids = services.ids
-        self._inline_bytes = services.settings.inline_bytes
         self._workflow = workflow
         self._terms = terms
         self._claim = claim
@@ -106,7 +100,7 @@ class Shell:
             services, attempts, workflow, self._payloads, self._post, horizon=lambda: self._terms.horizon
         )
         self._aftermath = Aftermath(services)
-        self._maps = Maps(services)
+        self._preparation = Preparation(services, workflow, self._payloads)
         self._inbox: list[Event] = [claim, *news]
         self._news = asyncio.Event()
         self._unanswered: dict[str, _Put] = {}
@@ -115,8 +109,6 @@ class Shell:
         self._held = False
         self._stuck = False
         self._seen = 0.0
-        self._bytes = 0
-        self._too_big = False
         self._tenure = Tenure(self._clock, lease=terms.lease, skew=terms.skew, at_end=self._executions.halt)
 
     async def run(self, base: Run, condition: Condition) -> Ended | Lost:
@@ -241,9 +233,10 @@ class Shell:
                 self._stuck = not events and self._next_timer() <= self._clock.now()
                 return None if self._held else self._lost(self._record)
             self._stuck = False
-            put = await self._prepared(decision, len(events))
-            self._unanswered[put.run.write_id] = put
-            self._bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
+            run = await self._preparation.next(self._record, decision)
+            put = _Put(run=run, events=len(events), effects=decision.effects, sent=self._clock.monotonic())
+            self._unanswered[run.write_id] = put
+            self._preparation.head_bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
         except Conflict as conflict:
             return await self._go_by(conflict.current)
         except Unanswered:
@@ -251,8 +244,8 @@ class Shell:
         except InfrastructureError:
             return await self._refused()
         except LimitExceeded as error:
-            if not self._too_big:
-                self._too_big = True
+            if not self._preparation.all_of_it:
+                self._preparation.all_of_it = True
                 return None
             if not self._held or any(isinstance(event, Overgrown) for event in events):
                 raise
@@ -264,25 +257,6 @@ class Shell:
 
     def _decide(self, events: Sequence[Event], loaded: Loaded) -> Decision:
         return decide(self._record, self._workflow, events, self._clock.now(), terms=self._terms, loaded=loaded)
-
-    async def _prepared(self, decision: Decision, events: int) -> _Put:
-        run = replace(decision.run, version=self._record.version + 1, write_id=self._ids.token())
-        if run.terminal and run.output is not None and not isinstance(run.output, BlobRef):
-            data = dump(run.output)
-            if len(data) > self._inline_bytes:
-                ref = await self._payloads.store(run, f"output/{run.write_id}", run.output, data)
-                run = replace(run, output=ref)
-        run = await self._sealed(await self._maps.pinned(run))
-        return _Put(run=run, events=events, effects=decision.effects, sent=self._clock.monotonic())
-
-    async def _sealed(self, run: Run) -> Run:
-        """The record with what is finished sealed away, when its head is about to outgrow a write unit (R8)."""
-        if not self._too_big and (self._bytes <= SEAL_OVER_BYTES or run.terminal):
-            return run
-        head, segments = seal(run, self._workflow, committed_seq=self._record.last_seq, all_of_it=self._too_big)
-        for segment in segments:
-            await self._runs.put_segment(self._key, segment, now=self._clock.now())
-        return head
 
     def _answered(self, put: _Put) -> None:
         """The put is done: its events leave the inbox, its effects follow."""

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from functions.engine import sealing
-from functions.runtime import process, shell
+from functions.runtime import preparation, process
 from functions.runtime.runner import Disposition, Runner
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate
@@ -58,7 +58,7 @@ def instrumented() -> Iterator[None]:
             patch.object(process, "SPENT_CHECK_SECONDS", 60.0),
             patch.object(process, "flush", lambda: None),
             # The runs here are short; sealed as if they were long, theirs is every way to read a record.
-            patch.object(shell, "SEAL_OVER_BYTES", 300),
+            patch.object(preparation, "SEAL_OVER_BYTES", 300),
             patch.object(sealing, "MIN_BYTES", 40),
         ):
             yield

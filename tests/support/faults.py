@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from functions.engine.errors import Throttled, Unanswered, Unavailable
+from functions.engine.errors import LimitExceeded, Throttled, Unanswered, Unavailable
 from tests.support.virtual import PROCESS
 
 
@@ -19,6 +19,7 @@ class Fault(Enum):
     NONE = "none"
     THROTTLED = "refused for load"
     DOWN = "could not be asked"
+    TOO_BIG = "more than an item holds"
     LOST = "not done, and no answer"
     DONE = "done, and no answer"
 
@@ -119,6 +120,8 @@ class Faulty:
                 raise Throttled("refused as planned")
             case Fault.DOWN:
                 raise Unavailable("down as planned")
+            case Fault.TOO_BIG:
+                raise LimitExceeded("dynamodb.item_bytes", "too big, as planned")
             case Fault.LOST:
                 raise Unanswered("lost as planned")
             case Fault.DONE:

@@ -117,6 +117,14 @@ async def test_a_repeated_signal_with_its_key_answers_what_it_answered(http: Htt
     assert (other.status, other.json["type"]) == (409, "key-reused")
 
 
+async def test_a_signal_repeated_after_the_end_of_its_run_is_still_answered(http: Http) -> None:
+    run_id = await at_the_gate(http)
+    first = await move(http, run_id, "signals/approve", {"n": 1}, key="k")
+    await move(http, run_id, "cancel")
+    assert (await move(http, run_id, "signals/approve", {"n": 1}, key="k")).json == first.json
+    assert (await move(http, run_id, "signals/approve", {"n": 1}, key="other")).status == 409
+
+
 async def test_a_payload_over_one_kilobyte_is_kept_by_reference_and_over_256_is_too_large(http: Http) -> None:
     run_id = await at_the_gate(http)
     assert (await move(http, run_id, "signals/approve", ["x" * 2_000])).status == 202
@@ -273,7 +281,7 @@ async def test_signals_that_come_together_are_all_received(http: Http) -> None:
     run_id = await at_the_gate(http)
     replies = await asyncio.gather(*(move(http, run_id, "signals/other", n) for n in range(20)))
     assert {reply.status for reply in replies} == {202}
-    assert sorted(signal.payload for signal in (await row(http, run_id)).signals) == list(range(20))
+    assert sorted(str(signal.payload) for signal in (await row(http, run_id)).signals) == sorted(map(str, range(20)))
     assert len({reply.json["seq"] for reply in replies}) == 20
 
 

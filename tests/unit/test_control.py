@@ -166,8 +166,8 @@ def test_what_runs_is_recorded_while_nothing_new_starts_and_the_last_end_lets_go
 def test_a_paused_holder_renews_its_lease_until_its_attempts_have_ended() -> None:
     game = a_game({"a": {}, "b": {"needs": ["a"]}}).claim().pause().after(20).renew()
     assert game.run.lease_until == game.now + timedelta(seconds=60)
-    game.succeed("a")
-    assert (game.run.status, game.run.lease_until) == (Status.PAUSED, None)
+    let_go = game.succeed("a").run
+    assert (let_go.status, let_go.lease_until) == (Status.PAUSED, None)
     assert not game.feed().changed
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from functions.engine.events import Move
 from functions.engine.message import Envelope
 from functions.engine.run import Run, Status
 from tests.support.operators import CANCEL, PAUSE, REDRIVE, RESUME, a_signal, operate, sweeping, tried
@@ -193,7 +194,8 @@ async def test_at_most_once_holds_while_workers_die_and_operators_meddle(seed: i
             async with process.worker():
                 for _ in range(chance.randrange(4)):
                     await asyncio.sleep(chance.random() * 8)
-                    move = chance.choice([PAUSE, RESUME, RESUME, CANCEL, REDRIVE, a_signal()])
+                    moves: list[Move] = [PAUSE, RESUME, RESUME, CANCEL, REDRIVE, a_signal()]
+                    move = chance.choice(moves)
                     assert await tried(world, envelope, move) in ("done", "so before", "WrongState")
                 await asyncio.sleep(chance.random() * 10)
                 if chance.random() < 0.5:
@@ -216,7 +218,7 @@ async def test_at_most_once_holds_while_workers_die_and_operators_meddle(seed: i
         began = sum(step == name for step, _ in starts)
         assert began <= run.try_number
     ends = [entry.step for entry in world.log if entry.what == "end"]
-    settled = [entry.step for entry in run.journal if entry.type == "step.succeeded" and entry.step != "gate"]
+    settled = [str(entry.step) for entry in run.journal if entry.type == "step.succeeded" and entry.step != "gate"]
     assert sorted(settled) == sorted(set(settled)), "a step that succeeded was begun again"
     assert not set(settled) - set(ends)
     assert (await world.queue.depth(LANE)).visible + (await world.queue.depth(RESUME_QUEUE)).visible <= 1

@@ -108,6 +108,22 @@ def test_maps_in_the_worker_and_elsewhere_end_right(items: int) -> None:
     assert any("fan_out.start" in call for call in found.calls) == (items > 50)
 
 
+def test_outputs_too_big_for_the_record_end_right() -> None:
+    found = explore(one_step("chaos.output", input={"bytes": 20_000}))
+    found.must_be_right()
+    assert "blobs.put" in found.calls
+
+
+def test_the_death_of_a_maps_function_cuts_off_no_step_of_the_worker() -> None:
+    steps = {
+        "many": {"map": {"over": "${input}", "task": "core.echo", "via": "stepfunctions"}},
+        "once": {"task": "chaos.sleep", "input": {"ms": 500}, "retry": {"on_interrupt": "fail"}},
+    }
+    found = explore({"name": "flow", "steps": steps}, [1, 2])
+    found.must_be_right()
+    assert any("fanout" in point.where[0] for point in found.points)
+
+
 def test_at_most_once_fails_exactly_where_the_step_was_cut_off() -> None:
     ends: list[tuple[Status, int]] = []
 

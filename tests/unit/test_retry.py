@@ -127,3 +127,13 @@ def test_a_run_is_let_go_no_longer_than_until_its_deadline() -> None:
     game.after(40).claim()
     assert (game.run.status, game.run.reason) == (Status.FAILED, Reason.TIMED_OUT)
     assert game.statuses == {"a": "cancelled"}
+
+
+def test_a_step_that_succeeds_after_a_failure_shows_no_error() -> None:
+    game = Game(a_flow({"a": {"task": "core.echo", "retry": {"max_attempts": 2}}}))
+    game.claim()
+    game.fail("a")
+    game.after(3).look()
+    game.succeed("a")
+    assert game.run.status is Status.SUCCEEDED
+    assert game.run.steps["a"].error is None

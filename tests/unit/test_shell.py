@@ -14,6 +14,7 @@ import pytest
 from functions.engine.ports import Replaces
 from functions.engine.run import Reason, Run, Status
 from functions.engine.values import BlobRef
+from functions.runtime.reading import whole
 from functions.runtime.runner import Back, Disposition, Done
 from functions.runtime.settings import Settings
 from tests.support.clock import START
@@ -593,11 +594,15 @@ async def test_a_store_of_payloads_that_is_down_delays_a_step_and_fails_nothing(
 
 
 @virtually
-async def test_a_run_that_outgrows_its_record_fails_at_once_and_says_so() -> None:
-    steps = {f"s{n}": {"task": "probe.play", "input": {"ms": n // 40, "noise": 6_000}} for n in range(80)}
-    play = await Play().submit({"steps": steps})
+async def test_a_run_that_outgrows_its_record_though_all_is_sealed_fails_at_once_and_says_so() -> None:
+    play = await Play().submit(CHAIN)
+
+    def too_big(run: Run, *_: Any, **__: Any) -> Fault:
+        return Fault.TOO_BIG if run.last_seq > 4 and not run.terminal else Fault.NONE
+
+    play.process.runs.rule("put", too_big)
     assert await play.process.work() == Done()
-    run = await play.ended()
+    run = await whole(play.world.services, await play.world.row(play.envelope))
     assert (run.status, run.reason, run.epoch) == (Status.FAILED, Reason.STEP_FAILED, 1)
     assert run.error is not None
     assert run.error.type == "record_too_large"

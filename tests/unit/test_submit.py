@@ -265,3 +265,49 @@ async def test_documents_kept_in_memory_are_bounded_and_read_once_by_many(bench:
     for tenant in ("acme", "other"):
         with pytest.raises(NotFound):
             await cache.get(tenant, "tiny", "sha256:no")
+
+
+# --- frozen for hours -------------------------------------------------------------------------
+
+
+def frozen(bench: Bench) -> Callable[[], Any]:
+    """The sandbox stands still for three hours; its monotonic clock need not notice."""
+
+    async def stand_still() -> None:
+        clock = bench.memory.clock
+        assert isinstance(clock, FakeClock)
+        clock.set_now(clock.now() + timedelta(hours=3))
+
+    return stand_still
+
+
+async def test_an_api_frozen_after_its_send_creates_no_row_because_its_place_may_be_repaired(bench: Bench) -> None:
+    bench.ports["queue"].after["send"] = [frozen(bench)]
+    with pytest.raises(Unanswered):
+        await bench.submit()
+    assert "runs.put" not in bench.calls
+
+
+async def test_an_api_frozen_before_a_refused_send_returns_no_place_of_long_ago(bench: Bench) -> None:
+    async def refused() -> None:
+        await frozen(bench)()
+        raise Throttled("busy")
+
+    bench.ports["queue"].before["send"] = [refused]
+    with pytest.raises(Throttled):
+        await bench.submit()
+    assert "places.give_back" not in bench.calls
+    assert await bench.places_taken() == 1
+
+
+async def test_a_place_is_of_the_hour_its_run_was_accepted_in(bench: Bench) -> None:
+    clock = bench.memory.clock
+    assert isinstance(clock, FakeClock)
+    clock.set_now(START + timedelta(minutes=59, seconds=59, milliseconds=999))
+    bench.ports["places"].after["reserve"] = [frozen(bench)]
+    with pytest.raises(Unanswered):
+        await bench.submit()
+    (sent,) = await bench.memory.queue.receive(LANE, limit=1, wait_seconds=0, visibility_seconds=0)
+    assert isinstance(sent.message, Envelope)
+    assert sent.message.place is not None
+    assert sent.message.place.hour == int(sent.message.accepted_at.timestamp() // 3600)

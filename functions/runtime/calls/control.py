@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 
+from functions.engine.control import replayed
 from functions.engine.errors import LimitExceeded
 from functions.engine.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from functions.engine.run import Operation, Run, check_operation
@@ -55,13 +57,11 @@ async def signal(desk: Desk, caller: Caller, request: Request, *, id: str, name:
         raise invalid_parameter("name", "a signal's name is a-z, then up to 62 of a-z, 0-9, _ and -")
     value = request.json() if request.body.strip() else None
     run = await desk.run(caller.tenant, id)
-    check_operation(Operation.SIGNAL, run)
-    move = Signalled(
-        by=caller.owner,
-        name=name,
-        payload=await _stored(desk, run, value),
-        keyed=_keyed(request, Operation.SIGNAL, name),
-    )
+    move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name))
+    # A repeat is answered as the first was, whatever has become of the run; nothing is stored for what is refused.
+    if replayed(run, move) is None:
+        check_operation(Operation.SIGNAL, run)
+        move = replace(move, payload=await _stored(desk, run, value))
     done = await desk.control.carry_out(run, move)
     return _answer(done.changed, SignalReceipt(seq=done.seq), keyed=move.keyed is not None)
 

@@ -1,0 +1,59 @@
+"""From a decision to the record that is put: what has to be stored before the record may name it (R8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from functions.engine.decide import Decision
+from functions.engine.ports import RunKey
+from functions.engine.run import Run
+from functions.engine.sealing import seal
+from functions.engine.values import BlobRef, dump
+from functions.engine.workflow import Workflow
+from functions.runtime.maps import Maps
+from functions.runtime.payloads import Payloads
+from functions.runtime.wiring import Services
+
+SEAL_OVER_BYTES = 900
+"""A head that was this big at its last put has what is finished sealed away: a write unit is 1,024 bytes (R8)."""
+
+
+class Preparation:
+    """The next record of one held run, made ready for its put.
+
+    `head_bytes` is the size of the record at its last put. `all_of_it` says that the store refused it
+    as too big: from then on everything that has ended is sealed.
+    """
+
+    def __init__(self, services: Services, workflow: Workflow, payloads: Payloads) -> None:
+        self._services = services
+        self._workflow = workflow
+        self._payloads = payloads
+        self._maps = Maps(services)
+        self.head_bytes = 0
+        self.all_of_it = False
+
+    async def next(self, record: Run, decision: Decision) -> Run:
+        """The record to put in place of `record`; what it names elsewhere is stored by then."""
+        run = replace(decision.run, version=record.version + 1, write_id=self._services.ids.token())
+        return await self._sealed(record, await self._maps.pinned(await self._spilled(run)))
+
+    async def _spilled(self, run: Run) -> Run:
+        """A big output of the whole run is stored apart."""
+        if not run.terminal or run.output is None or isinstance(run.output, BlobRef):
+            return run
+        data = dump(run.output)
+        if len(data) <= self._services.settings.inline_bytes:
+            return run
+        ref = await self._payloads.store(run, f"output/{run.write_id}", run.output, data)
+        return replace(run, output=ref)
+
+    async def _sealed(self, record: Run, run: Run) -> Run:
+        """What is finished is sealed away when the head is about to outgrow a write unit."""
+        if not self.all_of_it and (self.head_bytes <= SEAL_OVER_BYTES or run.terminal):
+            return run
+        head, segments = seal(run, self._workflow, committed_seq=record.last_seq, all_of_it=self.all_of_it)
+        key = RunKey(tenant=run.tenant, run_id=run.id)
+        for segment in segments:
+            await self._services.runs.put_segment(key, segment, now=self._services.clock.now())
+        return head
