@@ -105,9 +105,11 @@ class AsyncClient(Session):
             await self._sleep(pause)
         return results
 
-    async def get(self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False) -> Run:
+    async def get(
+        self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False, progress: bool = False
+    ) -> Run:
         """As `Client.get`."""
-        return await self._ask(calls.get(run_id, wait=wait, steps=steps, inline=inline))
+        return await self._ask(calls.get(run_id, wait=wait, steps=steps, inline=inline, progress=progress))
 
     async def wait(self, run_id: str, *, timeout: float | None = None) -> Run:
         """As `Client.wait`."""

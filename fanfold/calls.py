@@ -87,13 +87,15 @@ def submit_many(runs: Sequence[Mapping[str, Any]], *, key: str) -> Call[list[Bat
     )
 
 
-def get(run_id: str, *, wait: int, steps: str | None = None, inline: bool = False) -> Call[Run]:
-    """Read a run, holding the answer up to `wait` seconds until it has ended."""
+def get(run_id: str, *, wait: int, steps: str | None = None, inline: bool = False, progress: bool = False) -> Call[Run]:
+    """Read a run, holding the answer up to `wait` seconds until it has ended; `progress` counts its open maps."""
     query = {"wait": str(wait)} if wait else {}
     if steps is not None:
         query["steps"] = steps
     if inline:
         query["inline"] = "true"
+    if progress:
+        query["progress"] = "true"
     return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}", query=query)
 
 

@@ -121,9 +121,14 @@ class Client(Session):
             self._sleep(pause)
         return results
 
-    def get(self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False) -> Run:
-        """The run as it is, or as it has become within `wait` seconds (at most 25) if it ends by then."""
-        return self._ask(calls.get(run_id, wait=wait, steps=steps, inline=inline))
+    def get(
+        self, run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False, progress: bool = False
+    ) -> Run:
+        """The run as it is, or as it has become within `wait` seconds (at most 25) if it ends by then.
+
+        With `progress` the items of its open maps are counted, which costs the service a read for each.
+        """
+        return self._ask(calls.get(run_id, wait=wait, steps=steps, inline=inline, progress=progress))
 
     def wait(self, run_id: str, *, timeout: float | None = None) -> Run:
         """The run once it has ended. Raises TimeoutError when that takes longer than `timeout` seconds."""

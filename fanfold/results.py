@@ -65,11 +65,11 @@ class Fault(TypedDict):
 
 
 class MapProgress(TypedDict):
-    """How far a map is: its items, those done, and those of them that failed."""
+    """How far a map is: its items, those done, and those of them that failed (both null when nobody counted)."""
 
     items: int
-    done: int
-    failed: int
+    done: int | None
+    failed: int | None
 
 
 class Step(TypedDict):

@@ -113,7 +113,7 @@ def _fitting(steps: Mapping[str, StepLine], rows: int | None) -> tuple[Mapping[s
 
 def _bar(progress: MapProgress) -> Text:
     """Items done, those that failed, and those to come."""
-    items, done, failed = progress["items"], progress["done"], progress["failed"]
+    items, done, failed = progress["items"], progress["done"] or 0, progress["failed"] or 0
     good, bad = max(0, done - failed), failed
     cells = [round(BAR_CELLS * part / items) if items else 0 for part in (good, good + bad)]
     if failed and cells[1] == cells[0]:

@@ -174,7 +174,7 @@ def _look(client: Client, run_id: str) -> progress.Look:
     """Asks how far the maps of a run are."""
 
     def look(names: Sequence[str]) -> Mapping[str, MapProgress]:
-        steps = client.get(run_id, steps=",".join(names))["steps"]
+        steps = client.get(run_id, steps=",".join(names), progress=True)["steps"]
         return {name: found for name, step in steps.items() if (found := step.get("map")) is not None}
 
     return look

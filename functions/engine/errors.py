@@ -1,25 +1,25 @@
 """Everything that can go wrong, as one tree. A class says what to do about it.
 
-    FanfoldError
-    ├── CallerError                  the caller's fault: answer, change nothing
-    │   ├── InvalidDocument          a workflow document with problems (all of them, with pointers)
-    │   ├── InvalidCursor            a cursor that is broken or belongs to another listing
-    │   ├── LimitExceeded            a hard limit of ours or of AWS, named
-    │   ├── NotFound                 no such run, workflow or token (for this tenant)
-    │   ├── KeyReused                an idempotency key that came before with another body
-    │   ├── WrongState               the run's state does not allow what an operator asks for: 409
-    │   ├── SignalsFull              a run holds as many signals as it may, and none was taken: 409
-    │   └── QueueFull                no place in the class's queue: 429
-    ├── Conflict                     a conditional write lost; carries the record that won
-    ├── InfrastructureError          not the run's fault: try again later
-    │   ├── Throttled                definitely refused, nothing was done
-    │   ├── Unavailable              definitely not done (could not be asked)
-    │   ├── Unanswered               asked, no answer: it may or may not have been done
-    │   └── NewerSchema              a record or message written by a newer version of the code (R12)
-    ├── IllegalMove                  a state change that is not in the table: a bug, never a user's fault
-    └── TaskError                    raised by a task's code to say more than "it failed"
-        ├── Retry                    try again, after a delay of the task's choosing
-        └── Fail                     do not try again
+FanfoldError
+├── CallerError                  the caller's fault: answer, change nothing
+│   ├── InvalidDocument          a workflow document with problems (all of them, with pointers)
+│   ├── InvalidCursor            a cursor that is broken or belongs to another listing
+│   ├── LimitExceeded            a hard limit of ours or of AWS, named
+│   ├── NotFound                 no such run, workflow or token (for this tenant)
+│   ├── KeyReused                an idempotency key that came before with another body
+│   ├── WrongState               the run's state does not allow what an operator asks for: 409
+│   ├── SignalsFull              a run holds as many signals as it may, and none was taken: 409
+│   └── QueueFull                no place in the class's queue: 429
+├── Conflict                     a conditional write lost; carries the record that won
+├── InfrastructureError          not the run's fault: try again later
+│   ├── Throttled                definitely refused, nothing was done
+│   ├── Unavailable              definitely not done (could not be asked)
+│   ├── Unanswered               asked, no answer: it may or may not have been done
+│   └── NewerSchema              a record or message written by a newer version of the code (R12)
+├── IllegalMove                  a state change that is not in the table: a bug, never a user's fault
+└── TaskError                    raised by a task's code to say more than "it failed"
+    ├── Retry                    try again, after a delay of the task's choosing
+    └── Fail                     do not try again
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ PREFIX = "FANFOLD_"
 MIN_RETENTION_DAYS = 15
 """An ended run's row lives at least this long: envelopes live up to 14 days (SQS's longest retention; R2)."""
 
+MAX_RECORD_BYTES = 300_000
+"""The results of a batch of a map's items, those in S3 aside: DynamoDB's item limit (400 KB) with room for errors."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSettings:
@@ -102,6 +105,8 @@ class Settings:
                 "repair_after_seconds must be at least place_void_seconds, place_return_seconds"
                 " and twice clock_skew_seconds"
             )
+        if self.map_batch * self.inline_bytes > MAX_RECORD_BYTES:
+            raise ValueError(f"map_batch times inline_bytes must be at most {MAX_RECORD_BYTES:,}")
         for name, settings in self.classes.items():
             if not settings.lanes:
                 raise ValueError(f"class {name} needs at least one lane")

@@ -14,6 +14,7 @@ BUDGETS = {
     "functions.api": {"pydantic", "yaml"},
     "functions.authorizer": set(),
     "functions.worker": set(),
+    "functions.fanout": set(),
     "functions.deadletter": set(),
     "functions.sweeper": set(),
     "functions.engine.decide": set(),

@@ -265,7 +265,7 @@ def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_g
             what=lambda: "the worker has not claimed all runs",
         )
         fleet.signal(frozen, signal.SIGSTOP)
-        fleet.start()
+        (other,) = fleet.start()
         until(
             lambda: all(worker_pid(run) != frozen or run.terminal for run in site.rows(ids).values()),
             seconds=PATIENCE_SECONDS,
@@ -273,10 +273,13 @@ def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_g
         )
         fleet.signal(frozen, signal.SIGCONT)
         site.ended(ids, seconds=PATIENCE_SECONDS)
-        assert frozen in fleet.living
-        evidence = judged(site, ids)
-        assert evidence.statuses() == {"succeeded": 4}
-        assert max(run.epoch for run in evidence.runs.values()) >= 2
+        fleet.signal(other, signal.SIGKILL)
+        later = site.submit([("speck", QUICK)])
+        site.ended(later, seconds=PATIENCE_SECONDS)
+        assert {worker_pid(run) for run in site.rows(later).values()} == {frozen}
+        evidence = judged(site, [*ids, *later])
+    assert evidence.statuses() == {"succeeded": 5}
+    assert {evidence.runs[run_id].epoch for run_id in ids} == {2}
 
 
 def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: Site) -> None:
@@ -298,23 +301,6 @@ def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: 
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 6}
     assert evidence.of(EventType.STEP_INTERRUPTED) == 0
-
-
-def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
-    with processes(site, 0) as fleet:
-        ids = site.submit(mixed(RUNS // 2))
-        fleet.start(2)
-        site.switch(workers=True, dead_letters=False)  # functions beside the processes; they die with the emulator
-        until(
-            lambda: any(run.terminal for run in site.rows(ids).values()),
-            seconds=PATIENCE_SECONDS,
-            what=lambda: "no run has ended",
-        )
-        site.restart()
-        assert not all(run.terminal for run in site.rows(ids).values()), "the load was over before the restart"
-        site.ended(ids, seconds=PATIENCE_SECONDS)
-        evidence = judged(site, ids)
-    assert evidence.statuses() == {"succeeded": RUNS // 2}
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -369,6 +355,26 @@ def test_runs_whose_wakes_are_all_lost_are_brought_back_by_the_sweeper(site: Sit
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 20}
     assert {run.epoch for run in evidence.runs.values()} == {2}
+
+
+# --- the emulator itself --------------------------------------------------------------------------
+
+
+def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
+    with processes(site, 0) as fleet:
+        ids = site.submit(mixed(RUNS // 2))
+        fleet.start(2)
+        site.switch(workers=True, dead_letters=False)  # functions beside the processes; they die with the emulator
+        until(
+            lambda: any(run.terminal for run in site.rows(ids).values()),
+            seconds=PATIENCE_SECONDS,
+            what=lambda: "no run has ended",
+        )
+        site.restart()
+        assert not all(run.terminal for run in site.rows(ids).values()), "the load was over before the restart"
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        evidence = judged(site, ids)
+    assert evidence.statuses() == {"succeeded": RUNS // 2}
 
 
 # --- afterwards -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from fanfold.local import LocalStack
 
 pytestmark = pytest.mark.emulator
 
+
 def wide(name: str, *, task: str = "core.echo", given: Any = None, **mapped: Any) -> dict[str, Any]:
     """A workflow of one wide map."""
     of_map = {"over": "${input.items}", "task": task, "via": "stepfunctions", "max_concurrency": 100, **mapped}

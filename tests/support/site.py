@@ -37,8 +37,8 @@ LOOK_SECONDS = 0.2
 SWEEP_SECONDS = 5.0
 """Here the sweeper's minute is so long. It takes its turns anyway; that only shortens the wait for it."""
 
-SUBMITTERS = 8
-"""Submits under way at once: as many processes of the API's function as the emulator starts for them."""
+SUBMITTERS = 4
+"""Submits under way at once; the emulator starts a process of the API's function for each."""
 
 
 class Site:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import subprocess
 import sys
@@ -112,6 +113,18 @@ def test_outputs_too_big_for_the_record_end_right() -> None:
     found = explore(one_step("chaos.output", input={"bytes": 20_000}))
     found.must_be_right()
     assert "blobs.put" in found.calls
+
+
+def test_a_record_that_is_sealed_in_parts_ends_right() -> None:
+    @task("test.noise")
+    async def noise(given: Any, ctx: Context) -> Any:
+        return hashlib.sha512(ctx.step.encode()).hexdigest()
+
+    names = [f"s{n}" for n in range(20)]
+    steps = {name: {"task": "test.noise", "needs": names[:n][-1:]} for n, name in enumerate(names)}
+    found = explore({"name": "flow", "steps": steps, "output": "${steps.s19.output}"})
+    found.must_be_right()
+    assert any("runs.put_segment" in call for call in found.calls)
 
 
 def test_the_death_of_a_maps_function_cuts_off_no_step_of_the_worker() -> None:

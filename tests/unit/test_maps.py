@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functions.engine.events import RedriveAsked
+from functions.engine.events import CancelAsked, PauseAsked, RedriveAsked, ResumeAsked
 from functions.engine.message import Wake
 from functions.engine.run import Run, Status, StepStatus
 from functions.engine.values import BlobRef, Json
@@ -482,6 +482,57 @@ async def test_a_runs_timeout_ends_its_map_elsewhere() -> None:
         await asyncio.sleep(60)
         assert list(world.fan_out.inner.executions.values()) == [False]
     assert sum(started(world).values()) == 80  # two rounds of 40; no third one
+
+
+@virtually
+async def test_cancelling_a_run_stops_its_map_and_a_batch_that_starts_all_the_same_does_nothing() -> None:
+    world = World(settings=with_fan_out())
+    envelope = await world.submit(await world.register(a_map(max_concurrency=4)), [{"ms": 20_000}] * 40)
+    control = Control(world.services, WorkflowCache(world.services.catalog, world.settings.classes))
+    async with world.worker():
+        await asyncio.sleep(5)
+        await control.carry_out(await world.row(envelope), CancelAsked(by="Ada"))
+        run = await world.row(envelope)
+        assert (run.status, run.steps["each"].status) == (Status.CANCELLED, StepStatus.CANCELLED)
+        assert list(world.fan_out.inner.executions.values()) == [False]
+        event = {"tenant": TENANT, "run": run.id, "submission": run.submission, "step": "each", "try": 1}
+        assert await world.batch(event | {"batch": {"from": 20, "to": 21}}) is BatchEnd.VOID
+        await asyncio.sleep(60)
+        assert await world.row(envelope) == run
+    assert set(started(world)) == {0, 1, 2, 3}
+
+
+@virtually
+async def test_a_map_goes_on_while_its_run_is_paused_and_is_seen_at_its_resumption() -> None:
+    world = World(settings=with_fan_out())
+    envelope = await world.submit(await world.register(a_map()), [{"ms": 20_000, "out": "done"}])
+    control = Control(world.services, WorkflowCache(world.services.catalog, world.settings.classes))
+    async with world.worker():
+        await asyncio.sleep(5)
+        await control.carry_out(await world.row(envelope), PauseAsked(by="Ada"))
+        await asyncio.sleep(100)
+        paused = await world.row(envelope)
+        assert (paused.status, paused.steps["each"].status) == (Status.PAUSED, StepStatus.WAITING)
+        await control.carry_out(paused, ResumeAsked(by="Ada"))
+        run = await world.ended(envelope, within=10)
+    assert run.output == ["done"]
+
+
+@virtually
+async def test_a_holder_that_dies_beside_an_open_map_loses_nothing_of_it() -> None:
+    world = World(settings=with_fan_out())
+    document = a_map()
+    document["steps"]["long"] = {"task": "probe.play", "input": {"ms": 100_000}}
+    envelope = await world.submit(await world.register(document), [{"ms": 10_000, "out": "done"}])
+    first = world.process()
+    async with first.worker():
+        await asyncio.sleep(5)
+        await first.kill()
+    async with world.worker():
+        run = await world.ended(envelope, within=600)
+    consistent(run)
+    assert (run.status, run.output) == (Status.SUCCEEDED, ["done"])
+    assert started(world)[0] == 1
 
 
 # --- in the worker ------------------------------------------------------------------------------

@@ -71,9 +71,9 @@ class Watched:
         world.runs.put = self.put  # type: ignore[method-assign]
         self._rows = world.runs
 
-    async def put(self, run: Run, condition: Condition, *, now: datetime) -> None:
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
         before = self._rows.rows.get(RunKey(tenant=run.tenant, run_id=run.id))
-        await self._inner(run, condition, now=now)
+        size = await self._inner(run, condition, now=now)
         self.puts[run.id] += 1
         consistent(run)
         if before is not None:
@@ -82,6 +82,7 @@ class Watched:
             assert run.journal[: len(before.journal)] == before.journal
             for name, state in before.steps.items():
                 assert not state.settled or run.steps[name] == state
+        return size
 
 
 async def serve(process: Process) -> None:
