@@ -9,11 +9,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from functions.runtime.runner import terms_of
 from functions.runtime.settings import Settings
 from functions.runtime.settle import Settler
 from functions.runtime.sweep import sweep
 from functions.runtime.telemetry import flush, logger, set_level
+from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services, services
 from functions.runtime.workflows import WorkflowCache
 

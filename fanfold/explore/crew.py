@@ -15,9 +15,10 @@ from functions.runtime.attempts import Attempts
 from functions.runtime.isolation import Isolation
 from functions.runtime.mapbatch import MapBatches, Order
 from functions.runtime.process import Worker
-from functions.runtime.runner import Disposition, Runner, terms_of
+from functions.runtime.runner import Disposition, Runner
 from functions.runtime.settle import Settler
 from functions.runtime.sweep import sweep
+from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from functions.engine.control import replayed
 from functions.engine.decide import Decision, decide
@@ -19,6 +19,7 @@ from functions.engine.workflow import Workflow
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.payloads import Payloads
 from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
@@ -48,15 +49,7 @@ class Control:
     def __init__(self, services: Services, workflows: WorkflowCache) -> None:
         self._services = services
         self._workflows = workflows
-        settings = services.settings
-        self._terms = Terms(
-            lease=timedelta(seconds=settings.lease_seconds),
-            skew=timedelta(seconds=settings.clock_skew_seconds),
-            suspend_after=timedelta(seconds=settings.suspend_after_seconds),
-            max_crashes=settings.max_crashes,
-            retention=timedelta(days=settings.retention_days),
-            max_life=timedelta(days=settings.max_life_days),
-        )
+        self._terms = terms_of(services.settings)
 
     async def carry_out(self, run: Run, move: Move) -> Done:
         """Make a move of a run, given its record as read.

@@ -27,12 +27,12 @@ from functions.engine.events import Claimed, Event, MapRang, MapSeen
 from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
 from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
 from functions.engine.run import Run, Status
-from functions.engine.terms import ENVELOPE_LIFE, MAX_DELAY, Terms
+from functions.engine.terms import ENVELOPE_LIFE, MAX_DELAY
 from functions.runtime.attempts import Attempts
 from functions.runtime.looks import Looks
-from functions.runtime.settings import Settings
 from functions.runtime.shell import Ended, Lost, Shell
 from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
@@ -81,23 +81,6 @@ def wake_of(message: Message) -> Wake:
         run_id=message.run_id,
         submission=message.submission,
         class_name=message.class_name,
-    )
-
-
-def terms_of(settings: Settings, horizon: datetime | None = None) -> Terms:
-    """The engine's terms as the settings say them."""
-    return Terms(
-        lease=timedelta(seconds=settings.lease_seconds),
-        skew=timedelta(seconds=settings.clock_skew_seconds),
-        suspend_after=timedelta(seconds=settings.suspend_after_seconds),
-        max_crashes=settings.max_crashes,
-        retention=timedelta(days=settings.retention_days),
-        max_life=timedelta(days=settings.max_life_days),
-        horizon=horizon,
-        max_map_items=settings.max_map_items,
-        inline_map_items=settings.inline_map_items,
-        map_batch=settings.map_batch,
-        fan_out={name: c.max_item_seconds for name, c in settings.classes.items() if c.state_machine},
     )
 
 

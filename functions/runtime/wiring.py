@@ -55,6 +55,9 @@ RECEIVE_SECONDS: Final = 25
 POLLING_THREADS: Final = 8
 """Receives wait in threads of their own (a class has up to three lanes and `resume`): no commit waits behind them."""
 
+_ASKED_AT: Final = "fanfold_asked_at"
+"""In a request's context: when it was made, on this machine's wall clock."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Profile:
@@ -161,15 +164,18 @@ class Aws:
             ),
         )
         events = client.meta.events
-        events.register(f"request-created.{profile.service}", self._count)
+        events.register(f"request-created.{profile.service}", self._note_request)
         events.register(f"response-received.{profile.service}", self._compare_clocks)
         return client
 
-    def _count(self, operation_name: str, **_: Any) -> None:
+    def _note_request(self, operation_name: str, request: Any, **_: Any) -> None:
+        request.context[_ASKED_AT] = self._wall()
         with self._lock:
             self.calls[operation_name] += 1
 
-    def _compare_clocks(self, response_dict: Mapping[str, Any] | None, **_: Any) -> None:
+    def _compare_clocks(
+        self, response_dict: Mapping[str, Any] | None, context: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
         date = None if response_dict is None else response_dict["headers"].get("Date")
         if date is None:
             return
@@ -177,8 +183,12 @@ class Aws:
             seconds = parsedate_to_datetime(date).timestamp()
         except ValueError:
             return  # a proxy's fancy: no estimate from this answer, the last one stands
-        # The header is cut to the second; its middle is at most half a second off.
-        self.clock_offset_seconds = seconds + 0.5 - self._wall()
+        # The answer was given at some time since it was asked for: a poll's tells little, nor does one that lay here
+        # while this process was frozen. What was known stands as far as it agrees. The header is cut to the second;
+        # its middle is at most half a second off.
+        now = self._wall()
+        least, most = seconds + 0.5 - now, seconds + 0.5 - (context or {}).get(_ASKED_AT, now)
+        self.clock_offset_seconds = min(max(self.clock_offset_seconds or 0.0, least), most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,9 +256,9 @@ def only_the_poisonous_one_failed(evidence: Evidence) -> None:
 
 
 def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_goes_on(site: Site) -> None:
-    with processes(site, 1, concurrency=10) as fleet:
-        (frozen,) = fleet.living
+    with processes(site, 0, concurrency=10) as fleet:
         ids = site.submit(mixed(4, {"pace": {"ms": 1000}}))
+        (frozen,) = fleet.start()
         until(
             lambda: all(worker_pid(run) == frozen for run in site.rows(ids).values()),
             seconds=PATIENCE_SECONDS,
@@ -283,9 +283,9 @@ def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_g
 
 
 def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: Site) -> None:
-    with processes(site, 1, concurrency=10) as fleet:
-        (old,) = fleet.living
+    with processes(site, 0, concurrency=10) as fleet:
         ids = site.submit(mixed(6, {"pace": {"ms": 1000}}))
+        (old,) = fleet.start()
         until(
             lambda: all(worker_pid(run) == old for run in site.rows(ids).values()),
             seconds=PATIENCE_SECONDS,

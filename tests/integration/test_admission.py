@@ -24,10 +24,10 @@ import boto3
 import httpx
 import pytest
 
-from functions.runtime.runner import terms_of
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.settle import Settler
 from functions.runtime.sweep import sweep
+from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Aws, Services, services
 from functions.runtime.workflows import WorkflowCache
 from tests.support.aws import create_stack

@@ -13,9 +13,10 @@ from functions.runtime.batch import work
 from functions.runtime.dead import revive
 from functions.runtime.keeper import Keeper
 from functions.runtime.process import Worker
-from functions.runtime.runner import Back, Disposition, Runner, terms_of
+from functions.runtime.runner import Back, Disposition, Runner
 from functions.runtime.settle import Settler
 from functions.runtime.sweep import sweep
+from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
 from tests.simulation.nodes import Node
 

@@ -16,7 +16,7 @@ from functions.engine.message import Envelope, Wake
 from functions.engine.ports import Replaces, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.values import BlobRef
-from functions.runtime.runner import terms_of
+from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
 from tests.support.builders import LANE, RESUMING
 from tests.support.http import Http, Reply, memory_services, settings_with

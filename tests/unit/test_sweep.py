@@ -13,10 +13,10 @@ from functions.engine.errors import Throttled, Unanswered
 from functions.engine.message import Message, QueueName, Wake, envelope_of, first_version
 from functions.engine.ports import Absent, DueKey, RunKey
 from functions.engine.run import Reason, Run, Status
-from functions.runtime.runner import terms_of
 from functions.runtime.settings import Settings
 from functions.runtime.settle import Settler
 from functions.runtime.sweep import SweepReport, sweep
+from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
 from functions.sweeper import build
 from tests.support.builders import LANE, RESUMING, a_run, a_token, a_wake, a_workflow, an_envelope, an_id

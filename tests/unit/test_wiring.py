@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -60,9 +60,9 @@ def service(*answers: bytes | None) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 @contextmanager
-def aws_at(url: str, *, wall: float | None = None) -> Iterator[Aws]:
+def aws_at(url: str, *, wall: float | Callable[[], float] = time.time) -> Iterator[Aws]:
     session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
-    aws = Aws(session, endpoint_url=url, threads=2, wall=time.time if wall is None else lambda: wall)
+    aws = Aws(session, endpoint_url=url, threads=2, wall=wall if callable(wall) else lambda: wall)
     try:
         yield aws
     finally:
@@ -103,6 +103,15 @@ async def test_every_answer_tells_how_far_the_clocks_are_apart(ahead: int) -> No
         assert aws.clock_offset_seconds is None
         await aws(Client.DYNAMODB, "get_item", TableName="t", Key={})
         assert aws.clock_offset_seconds == pytest.approx(ahead, abs=0.5)
+
+
+@pytest.mark.parametrize("known", [0, -10])
+async def test_an_answer_that_lay_here_while_the_process_was_frozen_does_not_put_the_clock_off(known: int) -> None:
+    times = iter([NOON - known, NOON - known, NOON - known, NOON - known + 7])
+    with service(b"{}", b"{}") as (url, _), aws_at(url, wall=lambda: next(times)) as aws:
+        await aws(Client.DYNAMODB, "get_item", TableName="t", Key={})
+        await aws(Client.DYNAMODB, "get_item", TableName="t", Key={})
+        assert aws.clock_offset_seconds == pytest.approx(known, abs=0.5)
 
 
 async def test_a_bound_method_can_be_called_too() -> None:

@@ -1,0 +1,25 @@
+"""The engine's terms, taken from the settings."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from functions.engine.terms import Terms
+from functions.runtime.settings import Settings
+
+
+def terms_of(settings: Settings, horizon: datetime | None = None) -> Terms:
+    """The engine's terms as the settings say them."""
+    return Terms(
+        lease=timedelta(seconds=settings.lease_seconds),
+        skew=timedelta(seconds=settings.clock_skew_seconds),
+        suspend_after=timedelta(seconds=settings.suspend_after_seconds),
+        max_crashes=settings.max_crashes,
+        retention=timedelta(days=settings.retention_days),
+        max_life=timedelta(days=settings.max_life_days),
+        horizon=horizon,
+        max_map_items=settings.max_map_items,
+        inline_map_items=settings.inline_map_items,
+        map_batch=settings.map_batch,
+        fan_out={name: c.max_item_seconds for name, c in settings.classes.items() if c.state_machine},
+    )
