@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export CDK_DISABLE_CLI_TELEMETRY := true
 
-.PHONY: help setup demo test test-fast simulate check format lock synth clean
+.PHONY: help setup demo test test-fast simulate faults check format lock synth clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,12 @@ SEEDS ?= 2000
 FIRST ?= 1
 simulate: $(READY)  ## Play SEEDS schedules of faults from seed FIRST on, over all processors
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+
+# `make test` does it with 100. The seed draws whom to kill at random; when, real processes decide.
+RUNS ?= 100
+SEED ?= 1
+faults: $(READY)  ## Kill, freeze, purge and restart under RUNS runs on the local stack, chances from SEED
+	@FAULTS_RUNS=$(RUNS) FAULTS_SEED=$(SEED) $(BIN)/python -m pytest tests/e2e/test_faults.py --durations=0
 
 check: $(READY)  ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from functions.engine.errors import Conflict, LimitExceeded
+from functions.engine.errors import Conflict, LimitExceeded, NotFound
 from functions.engine.journal import Entry, EventType
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey, RunStore
-from functions.engine.run import Fault, Place, Reason, Run, SegmentRef, Status
+from functions.engine.run import Fault, Place, Reason, Run, Sealed, Status, StepState, StepStatus
+from functions.engine.segments import Segment
 from functions.engine.values import BlobRef
 from tests.contract.backends import Backend
 from tests.support.builders import a_full_run, a_run, a_submission, an_id, index_key_of, key_of
@@ -69,7 +70,7 @@ async def test_every_kind_of_value_survives(store: RunStore) -> None:
         journal=(
             Entry(seq=8, at=NOW, type=EventType.STEP_FAILED, step="only", attempt=2, data={"error": {"type": "x"}}),
         ),
-        segments=(SegmentRef(name="s1", first_seq=1, last_seq=7),),
+        sealed=Sealed(newest="s1", last_seq=7, statuses="ss."),
     )
     await store.put(run, Absent(), now=NOW)
     assert await store.get(key_of(run), now=NOW) == run
@@ -362,3 +363,49 @@ async def test_a_class_with_many_due_runs_hides_no_other(store: RunStore) -> Non
     await store.put(a_full_run(9, due_at=NOW + timedelta(seconds=1), class_name="harness"), Absent(), now=NOW)
     found = await store.due("harness", NOW + timedelta(minutes=1), limit=2)
     assert [key.run_id for key in found] == [an_id(9)]
+
+
+# --- segments ----------------------------------------------------------------------------------
+
+
+def a_segment(name: str, previous: str | None, first_seq: int, *, submission: str = a_submission()) -> Segment:
+    entries = tuple(
+        Entry(seq=seq, at=NOW + timedelta(seconds=seq), type=EventType.STEP_STARTED, step="only", attempt=seq)
+        for seq in (first_seq, first_seq + 1)
+    )
+    state = StepState(status=StepStatus.SUCCEEDED, attempts=1, started_at=NOW, finished_at=NOW, output={"n": first_seq})
+    return Segment(name=f"{submission}#{name}", previous=previous, entries=entries, steps={f"s{first_seq}": state})
+
+
+async def test_the_segments_a_head_names_read_back_oldest_first(store: RunStore) -> None:
+    first = a_segment("0000000001#a#00", None, 1)
+    second = a_segment("0000000003#b#00", first.name, 3)
+    run = a_full_run(sealed=Sealed(newest=second.name, last_seq=4, statuses="ss."))
+    for segment in (second, first):
+        await store.put_segment(key_of(run), segment, now=NOW)
+    assert list(await store.segments(run)) == [first, second]
+
+
+async def test_segments_that_no_head_names_are_left_out(store: RunStore) -> None:
+    first, orphan = a_segment("0000000001#a#00", None, 1), a_segment("0000000001#b#00", None, 1)
+    foreign = a_segment("0000000001#c#00", None, 1, submission=a_submission(2))
+    run = a_full_run(sealed=Sealed(newest=first.name, last_seq=2))
+    for segment in (first, orphan, foreign):
+        await store.put_segment(key_of(run), segment, now=NOW)
+    assert list(await store.segments(run)) == [first]
+    assert list(await store.segments(a_full_run())) == []
+
+
+async def test_a_missing_segment_is_said_to_be_missing(store: RunStore) -> None:
+    second = a_segment("0000000003#b#00", f"{a_submission()}#gone", 3)
+    run = a_full_run(sealed=Sealed(newest=second.name, last_seq=4))
+    await store.put_segment(key_of(run), second, now=NOW)
+    with pytest.raises(NotFound):
+        await store.segments(run)
+
+
+async def test_a_put_tells_the_size_of_the_record(store: RunStore) -> None:
+    small, big = a_run(1), a_run(2, input={"text": random.Random(0).randbytes(4_000).hex()})
+    sizes = [await store.put(run, Absent(), now=NOW) for run in (small, big)]
+    # A store in memory that keeps records as they are has no items to measure.
+    assert sizes == [0, 0] or (200 < sizes[0] < 1_024 < sizes[1] < 9_000)

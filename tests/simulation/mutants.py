@@ -55,13 +55,14 @@ def claims_under_a_valid_lease() -> Iterator[None]:
 @contextmanager
 def starts_before_the_commit() -> Iterator[None]:
     """Attempts begin when they are decided, not when they are recorded (R3)."""
-    prepared = Shell._prepared
+    decide = Shell._decide
 
-    async def early(self: Shell, decision: Any, events: int) -> Any:
+    def early(self: Shell, events: Any, loaded: Any) -> Any:
+        decision = decide(self, events, loaded)
         self._executions.match(decision.run, {})
-        return await prepared(self, decision, events)
+        return decision
 
-    with patch.object(Shell, "_prepared", early):
+    with patch.object(Shell, "_decide", early):
         yield
 
 
