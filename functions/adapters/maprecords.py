@@ -13,13 +13,8 @@ from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
 from functions.adapters.items import MAX_ITEM_BYTES, PK, SK, TTL, Item, size
-from functions.adapters.record import (
-    item_error_from_list,
-    item_error_to_list,
-    to_ms,
-    value_from_list,
-    value_to_list,
-)
+from functions.adapters.packed import item_error_from_list, item_error_to_list, value_from_list, value_to_list
+from functions.adapters.record import to_ms
 from functions.engine.errors import Conflict, LimitExceeded, NewerSchema
 from functions.engine.fanout import ItemResult, MapRecord
 from functions.engine.ports import MapKey

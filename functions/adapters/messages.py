@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from functions.adapters.record import from_ms, origin_from_list, origin_to_list, to_ms, value_from_list, value_to_list
+from functions.adapters.packed import value_from_list, value_to_list
+from functions.adapters.record import from_ms, origin_from_list, origin_to_list, to_ms
 from functions.engine.message import Envelope, Message, Wake
 from functions.engine.run import SCHEMA, Place
 from functions.engine.values import Json

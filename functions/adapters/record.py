@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from functions.engine.fanout import ItemError, MapState, Via
+from functions.adapters.packed import map_from_list, map_to_list, value_from_list, value_to_list
 from functions.engine.journal import Entry, EventType
 from functions.engine.run import Fault, Origin, Place, Reason, Receipt, Run, Sealed, Signal, StepState, StepStatus
-from functions.engine.values import BlobRef, Json, Value
+from functions.engine.values import BlobRef, Json
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -208,24 +208,6 @@ def origin_from_list(packed: list[Json]) -> Origin:
     return Origin(run_id=run_id, from_step=from_step, checkpoints=checkpoints, since=from_ms(since))
 
 
-def value_to_list(value: Value) -> Json:
-    """A payload so that no user's value looks like a reference: None, `[json]` or `[key, bytes, sha256]`."""
-    if value is None:
-        return None
-    if isinstance(value, BlobRef):
-        return [value.key, value.bytes, value.sha256]
-    return [value]
-
-
-def value_from_list(packed: Json) -> Value:
-    """What `value_to_list` packed."""
-    if packed is None:
-        return None
-    if len(packed) == 3:
-        return BlobRef(key=packed[0], bytes=packed[1], sha256=packed[2])
-    return packed[0]
-
-
 def _offset(moment: datetime | None, base: int) -> int | None:
     return None if moment is None else to_ms(moment) - base
 
@@ -250,7 +232,7 @@ def step_to_list(step: StepState, base: int) -> list[Json]:
         value_to_list(step.output),
         _offset(step.due_at, base),
         None if step.error is None else [step.error.type, step.error.message],
-        None if step.map is None else _map_to_list(step.map),
+        None if step.map is None else map_to_list(step.map),
     ]
     while row and (row[-1] is None or (len(row) <= 4 and row[-1] == 0)):  # defaults, and most steps end in them
         row.pop()
@@ -271,45 +253,8 @@ def step_from_list(row: list[Json], base: int) -> StepState:
         due_at=_moment(due_at, base),
         output=value_from_list(output),
         error=None if error is None else Fault(type=error[0], message=error[1]),
-        map=None if mapped is None else _map_from_list(mapped),
+        map=None if mapped is None else map_from_list(mapped),
     )
-
-
-def _map_to_list(state: MapState) -> list[Json]:
-    return [
-        state.via.value,
-        state.items,
-        state.batch_size,
-        state.batches_at_once,
-        value_to_list(state.plan),
-        state.looks,
-        state.failed,
-        [item_error_to_list(error) for error in state.errors],
-    ]
-
-
-def _map_from_list(packed: list[Json]) -> MapState:
-    via, items, batch_size, batches_at_once, plan, looks, failed, errors = packed
-    return MapState(
-        via=Via(via),
-        items=items,
-        batch_size=batch_size,
-        batches_at_once=batches_at_once,
-        plan=value_from_list(plan),
-        looks=looks,
-        failed=failed,
-        errors=tuple(item_error_from_list(error) for error in errors),
-    )
-
-
-def item_error_to_list(error: ItemError) -> list[Json]:
-    """Why an item of a map failed: index, type, message."""
-    return [error.index, error.type, error.message]
-
-
-def item_error_from_list(packed: list[Json]) -> ItemError:
-    """What `item_error_to_list` packed."""
-    return ItemError(index=packed[0], type=packed[1], message=packed[2])
 
 
 def journal_to_list(journal: tuple[Entry, ...], base: int, positions: Mapping[str, int]) -> list[Json]:

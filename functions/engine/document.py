@@ -21,7 +21,7 @@ DEFAULT_TIMEOUT_SECONDS = 86_400.0
 DEFAULT_MAX_ATTEMPTS = 3
 """Attempts of a step that has `retry` without `max_attempts`."""
 
-MAX_BYTES = 256 * 1024
+MAX_BYTES = 2_000_000
 """Longest document as compact JSON: it has to fit into one DynamoDB item (400 KB) with room to spare."""
 MAX_STEPS = 10_000
 MAX_DEPTH = 40

@@ -257,17 +257,17 @@ def only_the_poisonous_one_failed(evidence: Evidence) -> None:
 
 def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_goes_on(site: Site) -> None:
     with processes(site, 0, concurrency=10) as fleet:
-        ids = site.submit(mixed(4, {"pace": {"ms": 1000}}))
+        ids = site.submit([("speck", {"pace": {"ms": 3000}})] * 4)
         (frozen,) = fleet.start()
         until(
-            lambda: all(worker_pid(run) == frozen for run in site.rows(ids).values()),
+            lambda: site.all(ids, lambda run: worker_pid(run) == frozen),
             seconds=PATIENCE_SECONDS,
             what=lambda: "the worker has not claimed all runs",
         )
         fleet.signal(frozen, signal.SIGSTOP)
         (other,) = fleet.start()
         until(
-            lambda: all(worker_pid(run) != frozen or run.terminal for run in site.rows(ids).values()),
+            lambda: site.all(ids, lambda run: worker_pid(run) != frozen),
             seconds=PATIENCE_SECONDS,
             what=lambda: "nobody has taken over from the frozen worker",
         )
@@ -279,7 +279,7 @@ def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_g
         assert {worker_pid(run) for run in site.rows(later).values()} == {frozen}
         evidence = judged(site, [*ids, *later])
     assert evidence.statuses() == {"succeeded": 5}
-    assert {evidence.runs[run_id].epoch for run_id in ids} == {2}
+    assert min(evidence.runs[run_id].epoch for run_id in ids) >= 2
 
 
 def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: Site) -> None:
@@ -287,7 +287,7 @@ def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: 
         ids = site.submit(mixed(6, {"pace": {"ms": 1000}}))
         (old,) = fleet.start()
         until(
-            lambda: all(worker_pid(run) == old for run in site.rows(ids).values()),
+            lambda: site.all(ids, lambda run: worker_pid(run) == old),
             seconds=PATIENCE_SECONDS,
             what=lambda: "the worker has not claimed all runs",
         )
@@ -341,20 +341,19 @@ def test_runs_whose_wakes_are_all_lost_are_brought_back_by_the_sweeper(site: Sit
         def overdue() -> bool:
             site.purge(RESUME)
             now = site.services.clock.now()
-            rows = site.rows(ids).values()
-            return all(r.status is Status.WAITING and r.due_at is not None and r.due_at < now for r in rows)
+            return site.all(
+                ids, lambda run: run.status is Status.WAITING and run.due_at is not None and run.due_at < now
+            )
 
         until(overdue, seconds=PATIENCE_SECONDS, what=lambda: "not all runs wait, overdue")
         # The first rings are lost as well: what was rung for once is not taken for looked after.
-        site.sweep()
-        site.purge(RESUME)
-        time.sleep(1)
-        for _ in range(3):
+        for _ in range(2):
             site.sweep()
+            site.purge(RESUME)
         site.ended(ids, seconds=PATIENCE_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 20}
-    assert {run.epoch for run in evidence.runs.values()} == {2}
+    assert min(run.epoch for run in evidence.runs.values()) >= 2
 
 
 # --- the emulator itself --------------------------------------------------------------------------
@@ -370,8 +369,8 @@ def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
             seconds=PATIENCE_SECONDS,
             what=lambda: "no run has ended",
         )
+        assert not site.all(ids, lambda run: run.terminal), "the load was over before the restart"
         site.restart()
-        assert not all(run.terminal for run in site.rows(ids).values()), "the load was over before the restart"
         site.ended(ids, seconds=PATIENCE_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": RUNS // 2}

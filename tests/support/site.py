@@ -95,6 +95,11 @@ class Site:
             return asyncio.run(read())
         return {}
 
+    def all(self, ids: Sequence[str], true: Callable[[Run], bool]) -> bool:
+        """Whether every one of these rows could be read, and it is true of it."""
+        rows = self.rows(ids)
+        return len(rows) == len(ids) and all(true(run) for run in rows.values())
+
     def records(self, ids: Sequence[str]) -> dict[str, Run]:
         """The records whole, with what of them is sealed."""
         rows = self.rows(ids)
@@ -111,8 +116,7 @@ class Site:
         def all_ended() -> bool:
             nonlocal swept_at
             meanwhile()
-            rows = self.rows(ids)
-            if len(rows) == len(ids) and all(run.terminal for run in rows.values()):
+            if self.all(ids, lambda run: run.terminal):
                 return True
             if time.monotonic() - swept_at > SWEEP_SECONDS:
                 self.sweep()

@@ -272,7 +272,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         ([], "", "a workflow is an object, not a list"),
         (None, "", "not null"),
         (a_document(output=float("nan")), "", "not JSON"),
-        (a_document(output="x" * 300_000), "", "the limit is 262,144"),
+        (a_document(output="x" * 2_000_000), "", "the limit is 2,000,000"),
     ],
 )
 def test_a_problem_is_told_with_its_place_in_words(document: Any, pointer: str, said: str) -> None:
