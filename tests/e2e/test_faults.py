@@ -93,19 +93,15 @@ def dice(request: pytest.FixtureRequest) -> random.Random:
 @contextmanager
 def processes(site: Site, count: int, *, concurrency: int = 4) -> Iterator[Fleet]:
     """Worker processes instead of the functions; dead letters stay where they are."""
-    with (
-        site.switched(workers=False, dead_letters=False),
-        Fleet(site.state.parent, concurrency=concurrency) as fleet,
-    ):
+    site.switch(workers=False, dead_letters=False)
+    with Fleet(site.state.parent, concurrency=concurrency) as fleet:
         fleet.start(count)
         yield fleet
 
 
-@contextmanager
-def functions(site: Site) -> Iterator[Callable[[], None]]:
-    """The functions as deployed, once they are let loose; dead letters stay where they are."""
-    with site.switched(workers=False, dead_letters=False):
-        yield lambda: site.switch(workers=True, dead_letters=False)
+def functions(site: Site) -> None:
+    """The functions as deployed; dead letters stay where they are."""
+    site.switch(workers=True, dead_letters=False)
 
 
 def mixed(number: int, given: Any = SLOW) -> list[tuple[str, Any]]:
@@ -154,6 +150,7 @@ def strike(site: Site, chains: Sequence[str], kill: Callable[[int], bool], momen
                 return True
         if len(rows) == len(chains) and all(_is_past(run, name) for run in rows.values()):
             return False
+        site.sweep_in_turn()
         time.sleep(0.02)
 
 
@@ -213,12 +210,11 @@ def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_r
             return False
         return True
 
-    with functions(site) as let_loose:
-        ids = site.submit(mixed(RUNS))
-        let_loose()
-        kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
-        site.ended(ids, seconds=PATIENCE_SECONDS)
-        evidence = judged(site, ids)
+    ids = site.submit(mixed(RUNS))
+    functions(site)
+    kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
+    site.ended(ids, seconds=PATIENCE_SECONDS)
+    evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": RUNS}
     assert kills >= len(CHAIN)
     assert evidence.of(EventType.STEP_INTERRUPTED) > 0
@@ -239,11 +235,10 @@ def test_one_poisonous_run_among_innocent_ones_fails_alone(site: Site) -> None:
 
 
 def test_one_poisonous_run_among_innocent_ones_in_functions_fails_alone(site: Site) -> None:
-    with functions(site) as let_loose:
-        ids = site.submit(WITH_POISON)
-        let_loose()
-        site.ended(ids, seconds=PATIENCE_SECONDS)
-        only_the_poisonous_one_failed(judged(site, ids))
+    ids = site.submit(WITH_POISON)
+    functions(site)
+    site.ended(ids, seconds=PATIENCE_SECONDS)
+    only_the_poisonous_one_failed(judged(site, ids))
 
 
 def only_the_poisonous_one_failed(evidence: Evidence) -> None:
@@ -338,14 +333,14 @@ def test_runs_whose_wakes_are_all_lost_are_brought_back_by_the_sweeper(site: Sit
     with processes(site, 2):
         ids = site.submit([("nap", QUICK)] * 20)
 
-        def overdue() -> bool:
+        def most_are_overdue() -> bool:
             site.purge(RESUME)
             now = site.services.clock.now()
-            return site.all(
-                ids, lambda run: run.status is Status.WAITING and run.due_at is not None and run.due_at < now
-            )
+            waiting = [run for run in site.rows(ids).values() if run.status is Status.WAITING]
+            return sum(run.due_at is not None and run.due_at < now for run in waiting) > len(ids) // 2
 
-        until(overdue, seconds=PATIENCE_SECONDS, what=lambda: "not all runs wait, overdue")
+        # Not all: the sweeper's own minute may come in between, and its rings be faster than the purge.
+        until(most_are_overdue, seconds=PATIENCE_SECONDS, what=lambda: "the runs are not overdue")
         # The first rings are lost as well: what was rung for once is not taken for looked after.
         for _ in range(2):
             site.sweep()
@@ -363,7 +358,7 @@ def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
     with processes(site, 0) as fleet:
         ids = site.submit(mixed(RUNS // 2))
         fleet.start(2)
-        site.switch(workers=True, dead_letters=False)  # functions beside the processes; they die with the emulator
+        functions(site)  # beside the processes; these die with the emulator
         until(
             lambda: any(run.terminal for run in site.rows(ids).values()),
             seconds=PATIENCE_SECONDS,

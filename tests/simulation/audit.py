@@ -44,12 +44,17 @@ from typing import TYPE_CHECKING, Any
 from functions.engine.journal import EventType
 from functions.engine.message import Envelope
 from functions.engine.ports import RunKey
-from functions.engine.run import MOVES, Reason, Run, Status, StepStatus
+from functions.engine.run import MOVES, Reason, Run, Status, StepState, StepStatus
 from functions.engine.values import BlobRef, parse
+from functions.engine.waits import moment_of
+from tests.simulation.maps import Maps, by_look
+from tests.simulation.moves import Moves
 from tests.simulation.workload import Execution
 from tests.support.clock import START
 
 if TYPE_CHECKING:
+    from functions.engine.expressions import Template
+    from functions.engine.workflow import Step
     from functions.tasks.context import Context
     from tests.simulation.nodes import Node
     from tests.simulation.simulation import Simulation
@@ -59,6 +64,12 @@ STARTS_WITHIN = 5.0
 
 AFTERMATH = 50.0
 """What happened to a process so long before a write of its may still cost it the run: the write itself may be late."""
+
+FROZEN_AT_MOST = 220.0
+"""So long after the last fault a frozen process may still stand still."""
+
+COMES_BACK_WITHIN = 600.0
+"""Seconds after which a due run is taken up: a minute for the sweeper, and the time of those in line before it."""
 
 REAL_FAULTS = frozenset({"Fail", "Retry", "timed_out", "interrupted"})
 """How a step may fail here. Anything else would be ours."""
@@ -75,13 +86,17 @@ class Audit:
         self.accepted: dict[RunKey, Envelope] = {}
         self.purged: set[RunKey] = set()
         self.takeovers: Counter[RunKey] = Counter()
+        self.moves = Moves(self)
+        self.maps = Maps(self)
         self.passes = 0
+        self.latest_return = 0.0
         self.reserved = 0
         self.submits = 0
         self._returns: Counter[bool] = Counter()
+        self._left_queue: Counter[bool] = Counter()
         self._owners: dict[str, Node] = {}
         self._lease_ends: dict[RunKey, float] = {}
-        self._checked_at: dict[RunKey, float] = {}
+        self._held_at: dict[RunKey, float] = {}
 
     def fail(self, what: str, detail: str) -> None:
         """A promise is broken."""
@@ -112,14 +127,18 @@ class Audit:
         self._journal(old, run)
         self._author(old, run, node)
         self._settlements(old, run)
-        if run.status is Status.RUNNING and run.lease_until is not None:
+        renewed = run.lease_until is not None and (old is None or old.lease_until != run.lease_until)
+        if renewed and run.lease_until is not None:
             self._lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
+        if run.status is not Status.QUEUED and (old is None or old.status is Status.QUEUED):
+            self._left_queue[node.kind == "api"] += 1
         self.places()
 
     def _follows(self, old: Run, run: Run) -> None:
         self.hold(run.submission == old.submission, "a row keeps its submission", run.id)
         self.hold(run.version == old.version + 1, "versions grow by one", f"{old.version} → {run.version}")
-        self.hold(not old.terminal, "terminal is final", f"{old.status} → {run.status}")
+        redriven = run.try_number != old.try_number
+        self.hold(redriven or not old.terminal, "terminal is final", f"{old.status} → {run.status}")
         # One commit may claim a run and let it go at once, when there is no time left to start anything.
         by_claim = run.epoch > old.epoch and Status.RUNNING in MOVES[old.status] and run.status in MOVES[Status.RUNNING]
         legal = run.status is old.status or run.status in MOVES[old.status] or by_claim
@@ -128,8 +147,9 @@ class Audit:
         for name, before in old.steps.items():
             after = run.steps[name]
             self.hold(after.attempts in (before.attempts, before.attempts + 1), "attempts are begun one by one", name)
-            if before.settled:
+            if before.settled and not redriven:
                 self.hold(after == before, "what is settled stays so", f"{name}: {before} → {after}")
+        self.moves.follows(old, run)
 
     def _journal(self, old: Run | None, run: Run) -> None:
         known = () if old is None else old.journal
@@ -142,7 +162,11 @@ class Audit:
         """Who may write what."""
         key = RunKey(tenant=run.tenant, run_id=run.id)
         if node.kind == "api":
-            return self.hold(run.version == 1 and run.status is Status.QUEUED, "the API only creates", run.version)
+            if old is not None:
+                return self.moves.written(old, run)
+            return self.hold(run.version == 1 and run.status is Status.QUEUED, "the API creates", run.version)
+        if old is not None and by_look(old, run):
+            return self._looked(old, run)
         if node.kind == "sweeper":
             fair = old is not None and old.status is Status.QUEUED and run.status is Status.FAILED
             return self.hold(fair, "the sweeper only ends queued runs", run.status)
@@ -153,18 +177,34 @@ class Audit:
         assert run.owner is not None
         holder = self._owners.setdefault(run.owner, node)
         self.hold(holder is node, "a claim belongs to one process", f"{holder.name}, {node.name}")
+        held_at, self._held_at[key] = self._held_at.get(key), self.simulation.loop.time()
         if old is None or old.owner == run.owner:
             return self._works(run, node)
-        if old.status is Status.RUNNING and old.owner is not None:
-            self.takeovers[key] += 1
-            now, loser = self.simulation.loop.time(), self._owners[old.owner]
-            self.hold(now >= self._lease_ends[key] - 0.002, "a valid lease is respected", f"{loser.name} → {node.name}")
-            self.hold(not self._healthy(loser, self._written_before(key)), "a healthy holder keeps its run", loser.name)
+        if old.status is Status.RUNNING:
+            self.taken_over(old, held_at)
         for name, before in old.steps.items():
             after = run.steps[name]
             again = before.status is after.status is StepStatus.RUNNING and before.attempts == after.attempts
             self.hold(not again, "what is taken over is interrupted first", name)
         return None
+
+    def taken_over(self, old: Run, held_at: float | None = None) -> None:
+        """A record is taken from its holder, whose lease must have ended, and to whom something must have happened."""
+        key = RunKey(tenant=old.tenant, run_id=old.id)
+        if old.owner is None:
+            return
+        self.takeovers[key] += 1
+        now, loser, taker = self.simulation.loop.time(), self._owners[old.owner], self.simulation.author
+        self.hold(now >= self._lease_ends[key] - 0.002, "a valid lease is respected", f"{loser.name} → {taker.name}")
+        since = self._held_at[key] if held_at is None else held_at
+        self.hold(not self.healthy(loser, since), "a healthy holder keeps its run", loser.name)
+
+    def _looked(self, old: Run, run: Run) -> None:
+        """Somebody who does not hold the run noted what was heard of its maps."""
+        for name, before in old.steps.items():
+            after = run.steps[name]
+            is_map = before.map is not None and before.status is after.status is StepStatus.WAITING
+            self.hold(after == before or is_map, "a look changes open maps only", name)
 
     def _works(self, run: Run, holder: Node) -> None:
         """A holder that goes on writing has not stopped what its record calls running."""
@@ -188,22 +228,44 @@ class Audit:
             before = None if old is None else old.steps.get(name)
             if not state.settled or (before is not None and before.settled):
                 continue
-            if state.status is StepStatus.SUCCEEDED:
-                execution = self.simulation.ledger.executions.get((run.id, run.submission, name, state.attempts))
-                real = execution is not None and execution.end == "succeeded"
-                self.hold(real, "a success was executed", f"{name}#{state.attempts}")
-                if execution is not None:
-                    self.hold(
-                        self._value(run, state.output) == execution.output, "an output is what was returned", name
-                    )
+            step = self.simulation.workflow_of(run).steps[name]
+            if run.origin is not None and not state.attempts and state.status is not StepStatus.SKIPPED:
+                self._taken(run, name, state)
+            elif state.status is StepStatus.SUCCEEDED:
+                self._succeeded(run, step, state)
             elif state.status is StepStatus.FAILED:
-                kind = "" if state.error is None else state.error.type
-                self.hold(kind in REAL_FAULTS, "a step fails by itself", f"{name}: {state.error}")
+                self._failed(run, step, state)
         if run.status is Status.FAILED:
             self._failure(old, run)
         if run.status is Status.SUCCEEDED:
-            output = self._value(run, run.output)
-            self.hold(output["marker"] == self._value(run, run.input)["marker"], "data stays with its run", run.id)
+            output = self.value(run, run.output)
+            self.hold(output["marker"] == self.value(run, run.input)["marker"], "data stays with its run", run.id)
+
+    def _succeeded(self, run: Run, step: Step, state: StepState) -> None:
+        if step.wait is not None:
+            return self.moves.passed(run, step, state)
+        if step.map is not None:
+            return self.maps.ended(run, step, state)
+        execution = self.simulation.ledger.executions.get((run.id, run.submission, step.name, state.attempts))
+        real = execution is not None and execution.end == "succeeded"
+        self.hold(real, "a success was executed", f"{step.name}#{state.attempts}")
+        same = execution is not None and self.value(run, state.output) == execution.output
+        return self.hold(same, "an output is what was returned", step.name)
+
+    def _failed(self, run: Run, step: Step, state: StepState) -> None:
+        if step.wait is not None:
+            return self.moves.missed(run, step, state)
+        if step.map is not None:
+            return self.maps.failed(step, state)
+        kind = "" if state.error is None else state.error.type
+        return self.hold(kind in REAL_FAULTS, "a step fails by itself", f"{step.name}: {state.error}")
+
+    def _taken(self, run: Run, name: str, state: StepState) -> None:
+        """A fork has taken a step over: as it was in the run it goes on from, at some time."""
+        assert run.origin is not None, "only forks take over"
+        source = RunKey(tenant=run.tenant, run_id=run.origin.run_id)
+        ends = [(s.status, s.output) for _, was in self.history[source] if (s := was.steps.get(name)) is not None]
+        self.hold((state.status, state.output) in ends, "a fork takes over what was done", f"{name}: {state}")
 
     def _failure(self, old: Run | None, run: Run) -> None:
         at = run.journal[-1].at
@@ -224,24 +286,47 @@ class Audit:
                     any(s.status is StepStatus.FAILED for s in run.steps.values()), "a step failed the run", run.id
                 )
 
-    def _value(self, run: Run, value: Any) -> Any:
+    def value(self, run: Run, value: Any) -> Any:
+        """A payload of the run's, from where it lies: under the run's own prefix, or its forebears'."""
         if not isinstance(value, BlobRef):
             return value
-        own = f"{run.tenant}/{run.id}/{run.submission}/"
-        self.hold(value.key.startswith(own), "payloads stay within their run", value.key)
+        owners, forebear = [run], run
+        while forebear.origin is not None:
+            forebear = self.latest[RunKey(tenant=run.tenant, run_id=forebear.origin.run_id)]
+            owners.append(forebear)
+        own = any(value.key.startswith(f"{run.tenant}/{one.id}/{one.submission}/") for one in owners)
+        self.hold(own, "payloads stay within their run", value.key)
         return parse(self.simulation.blobs.objects[value.key])
+
+    @staticmethod
+    def moment(template: Template) -> datetime:
+        """What an `until` says, which is a constant in schedules."""
+        return moment_of(template.evaluate({}))
 
     def started(self, ctx: Context, process: str) -> Execution:
         """A task begins, in this process."""
         key = (ctx.run_id, ctx.submission, ctx.step, ctx.attempt)
         row = self.latest.get(RunKey(tenant=ctx.tenant, run_id=ctx.run_id))
         self.simulation.note(process, f"begins {ctx.run_id[:6]}", f"{ctx.step}#{ctx.attempt}")
+        self._goes_on(row, ctx, process)
+        if ctx.index is not None:
+            return self.maps.began(row, ctx, process)
         recorded = row is not None and row.steps[ctx.step].attempts >= ctx.attempt
         self.hold(recorded, "commit before act", f"{ctx.step}#{ctx.attempt}")
         self.hold(key not in self.simulation.ledger.executions, "an attempt begins once", f"{ctx.step}#{ctx.attempt}")
         execution = Execution(process, self.simulation.loop.time())
         self.simulation.ledger.executions[key] = execution
         return execution
+
+    def _goes_on(self, row: Run | None, ctx: Context, process: str) -> None:
+        """What has ended begins nothing more, but in a process that can't know."""
+        if row is None or not row.terminal:
+            return
+        node, now = self.simulation.nodes[process], self.simulation.loop.time()
+        since = self.history[RunKey(tenant=row.tenant, run_id=row.id)][-1][0]
+        carried_through = node.kind == "batch" and ctx.attempt > 1
+        knows = now - since > STARTS_WITHIN and self.healthy(node, now) and not carried_through
+        self.hold(not knows, "what has ended begins nothing", f"{ctx.step}#{ctx.attempt}")
 
     # --- queues and places ----------------------------------------------------------------------
 
@@ -274,11 +359,7 @@ class Audit:
             row is not None and row.submission != envelope.submission
             for row, envelope in zip(rows, self.outstanding.values(), strict=True)
         )
-        most = (
-            self.reserved - len(self.outstanding) + void
-            if by_api
-            else sum(run.status is not Status.QUEUED for run in self.latest.values())
-        )
+        most = self._left_queue[by_api] + (self.reserved - len(self.outstanding) + void if by_api else 0)
         self.hold(self._returns[by_api] <= most, "a place is returned once", f"{self._returns[by_api]} > {most}")
         self.places()
 
@@ -287,6 +368,7 @@ class Audit:
         counts = self.simulation.queue.by_run()
         # Each submit sends an envelope of its own, void or not.
         allowed = 2 + len(self.simulation.fate.struck) + self.passes + self.simulation.deaths + self.submits
+        allowed += self.moves.asked + self.maps.rings
         for run_id, count in counts.items():
             self.hold(count <= allowed, "messages do not multiply", f"{run_id[:6]}: {count} > {allowed}")
 
@@ -296,27 +378,46 @@ class Audit:
         self.messages()
         for key, run in self.latest.items():
             since = self.history[key][-1][0]
+            if run.status is Status.WAITING:
+                self._comes_back(run, since)
+            if run.terminal:
+                self._stopped(run, since)
             if run.status is not Status.RUNNING or run.owner is None or now - since < STARTS_WITHIN:
                 continue
-            if not self._healthy(self._owners[run.owner], since):
+            if not self.healthy(self._owners[run.owner], min(since, self._held_at[key])):
                 continue
             self.hold(now < self._lease_ends[key], "an undisturbed holder renews", run.id)
+            told = self.simulation.settings.lease_seconds / 3 + STARTS_WITHIN
+            self.hold(not run.cancel_requested or now - since < told, "a holder hears of its end", run.id)
             for name, state in run.steps.items():
                 begun = (run.id, run.submission, name, state.attempts) in self.simulation.ledger.executions
                 self.hold(
-                    state.status is not StepStatus.RUNNING or begun,
+                    state.status is not StepStatus.RUNNING or begun or state.map is not None,
                     "what is recorded as started runs",
                     f"{run.id}/{name}",
                 )
 
-    def _written_before(self, key: RunKey) -> float:
-        """When the record that was just replaced was written."""
-        return self.history[key][-2][0]
+    def _comes_back(self, run: Run, since: float) -> None:
+        """When faults are over, a run that was let go is taken up when it is due."""
+        assert run.due_at is not None, "a waiting run says when somebody must look"
+        now, due = self.simulation.loop.time(), (run.due_at - START).total_seconds()
+        late = now - max(due, since, self.simulation.fate.calm_at + FROZEN_AT_MOST)
+        self.latest_return = max(self.latest_return, late)
+        self.hold(late < COMES_BACK_WITHIN, "a run that was let go comes back on time", f"{run.id}: {late:.0f} s")
+
+    def _stopped(self, run: Run, since: float) -> None:
+        """What has ended has nothing running, but where somebody can't know."""
+        if self.simulation.loop.time() - since < STARTS_WITHIN:
+            return
+        for run_id, execution in self.simulation.ledger.all:
+            node = self.simulation.nodes[execution.process]
+            if run_id == run.id and not execution.end and node.kind != "batch" and self.healthy(node, since):
+                self.fail("what has ended is stopped", f"{run.id} in {node.name}")
 
     @staticmethod
-    def _healthy(holder: Node, since: float) -> bool:
+    def healthy(holder: Node, since: float) -> bool:
         """Whether nothing happened to the process that could cost it the run it wrote then."""
-        return not holder.dead and holder.disturbed_at < since - AFTERMATH
+        return not holder.dead and not holder.frozen and holder.disturbed_at < since - AFTERMATH
 
     def as_of(self, key: RunKey, at: float) -> Run | None:
         """The record as it stood then: what a lagging index knows."""

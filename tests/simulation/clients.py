@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from functions.engine.errors import InfrastructureError, KeyReused, QueueFull
 from functions.engine.ports import RunKey
+from functions.runtime.control import Control
+from functions.runtime.forking import Forker
 from functions.runtime.submit import Submission, Submitted, Submitter
 from functions.runtime.workflows import WorkflowCache
 from tests.simulation.nodes import Node
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
+
+T = TypeVar("T")
 
 ANSWER_SECONDS = 29
 """API Gateway gives up then; the function goes on."""
@@ -79,31 +84,51 @@ def wishes(rng: random.Random, workflows: list[tuple[str, str]], *, runs: int, w
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One of the API's processes, and what it works with."""
+
+    node: Node
+    submitter: Submitter
+    control: Control
+    forker: Forker
+
+    @classmethod
+    def opened(cls, simulation: Simulation) -> Desk:
+        """A new process."""
+        node = simulation.node("api")
+        services = node.services
+        workflows = WorkflowCache(services.catalog, simulation.settings.classes)
+        submitter = Submitter(
+            runs=services.runs,
+            queue=services.queue,
+            places=services.places,
+            blobs=services.blobs,
+            workflows=workflows,
+            clock=services.clock,
+            ids=services.ids,
+            settings=services.settings,
+        )
+        return cls(node, submitter, Control(services, workflows), Forker(services, workflows, submitter))
+
+
 class Api:
     """The API's processes: a dead one is replaced by the next request's."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._node: Node | None = None
-        self._submitter: Submitter | None = None
+        self._desk: Desk | None = None
 
     def begin(self, asked: Submission) -> tuple[Node, asyncio.Task[Submitted]]:
-        """A request is on its way."""
+        """A submit is on its way."""
         self._simulation.audit.submits += 1
-        if self._node is None or self._node.dead or self._submitter is None:
-            self._node = self._simulation.node("api")
-            services = self._node.services
-            self._submitter = Submitter(
-                runs=services.runs,
-                queue=services.queue,
-                places=services.places,
-                blobs=services.blobs,
-                workflows=WorkflowCache(services.catalog, self._simulation.settings.classes),
-                clock=services.clock,
-                ids=services.ids,
-                settings=services.settings,
-            )
-        return self._node, self._node.begin(self._submitter.submit(asked))
+        return self.ask(lambda desk: desk.submitter.submit(asked))
+
+    def ask(self, call: Callable[[Desk], Coroutine[Any, Any, T]]) -> tuple[Node, asyncio.Task[T]]:
+        """A request is on its way."""
+        if self._desk is None or self._desk.node.dead:
+            self._desk = Desk.opened(self._simulation)
+        return self._desk.node, self._desk.node.begin(call(self._desk))
 
 
 async def client(simulation: Simulation, api: Api, wish: Wish) -> None:

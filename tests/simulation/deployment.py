@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from functions.runtime.settings import ClassSettings, Settings
 from tests.simulation.clients import Wish, wishes
 from tests.simulation.fate import Fate
+from tests.simulation.features import enriched
+from tests.simulation.operators import Order, orders
 from tests.simulation.workload import document
 
 TENANTS = ("acme", "bolt")
+SHORT_HOURS: Mapping[str, Any] = {
+    "place_hour_seconds": 60,
+    "place_return_seconds": 10,
+    "place_void_seconds": 150,
+    "repair_after_seconds": 240,
+    "repair_again_seconds": 90,
+}
+"""Windows of place repair that a schedule lives to see. Each bears a write that is done 40 s late."""
+
 MAX_STEP_SECONDS = 90.0
 """Of the class: an invocation of 180 s has time for one, and for the hand-over after it."""
 
@@ -20,8 +31,9 @@ MAX_STEP_SECONDS = 90.0
 class Deployment:
     """One deployment and its clients.
 
-    `bound` is of queued runs (0: none), `batch` of the lane's mapping; `lag` is the indexes', in
-    seconds; with `encoded`, every record makes the round trip it makes in the real table; with
+    `orders` are operators' moves; with `machine`, maps may go on elsewhere; with `short_hours`, places
+    are repaired within minutes. `bound` is of queued runs (0: none), `batch` of the lane's mapping; `lag`
+    is the indexes', in seconds; with `encoded`, every record makes the round trip it makes in the real table; with
     `skewed`, clocks differ by up to the margin; with `drained`, the queues must run empty at last.
     """
 
@@ -37,12 +49,31 @@ class Deployment:
     encoded: bool = False
     skewed: bool = False
     drained: bool = True
+    orders: Sequence[Order] = ()
+    machine: bool = False
+    short_hours: bool = False
+
+    @property
+    def healed(self) -> bool:
+        """Whether the sweeper gets to the repair of places in the time of a schedule, and has something to repair."""
+        return self.short_hours
 
     @property
     def settings(self) -> Settings:
         """What the code is configured with."""
-        of_class = ClassSettings(max_queue_depth=self.bound, max_step_seconds=MAX_STEP_SECONDS)
-        return Settings(classes={"model": of_class}, inline_bytes=512, lease_seconds=self.lease_seconds)
+        of_class = ClassSettings(
+            max_queue_depth=self.bound,
+            max_step_seconds=MAX_STEP_SECONDS,
+            state_machine="simulated" if self.machine else "",
+        )
+        settings = Settings(
+            classes={"model": of_class},
+            inline_bytes=512,
+            lease_seconds=self.lease_seconds,
+            inline_map_items=3,
+            map_batch=3,
+        )
+        return replace(settings, **SHORT_HOURS) if self.short_hours else settings
 
     @classmethod
     def by_chance(cls, fate: Fate, *, runs: int | None = None) -> Deployment:
@@ -55,6 +86,10 @@ class Deployment:
             for name in ("first", "second")[: written.choice((1, 2))]
         }
         runs = runs or shape.choice((1, 2, 2, 3, 4))
+        features = fate.rng("features")
+        lively = features.random() < 0.65
+        if lively:
+            documents = {place: enriched(features, one) for place, one in documents.items()}
         fleet = shape.choice(("lambda", "process", "both"))
         return cls(
             documents=documents,
@@ -69,4 +104,7 @@ class Deployment:
             encoded=shape.random() < 0.5,
             skewed=shape.random() < 0.5,
             drained=shape.random() < 0.2,
+            orders=orders(fate.rng("operators"), within=fate.calm_at + 100) if lively else (),
+            machine=lively and features.random() < 0.8,
+            short_hours=lively and features.random() < 0.3,
         )

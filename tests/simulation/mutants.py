@@ -11,17 +11,21 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from functions.adapters import maprecords
+from functions.adapters.memory import MemoryFanOut
 from functions.adapters.memory import runs as memory_runs
-from functions.engine import crash, due, progress
+from functions.engine import control, crash, due, progress
 from functions.engine import decide as rules
 from functions.engine.draft import Draft
 from functions.engine.errors import InfrastructureError, Throttled, Unanswered
+from functions.engine.journal import EventType
 from functions.engine.message import Received
 from functions.engine.ports import RunKey
-from functions.engine.run import Run
+from functions.engine.run import Run, Status, StepStatus
 from functions.engine.terms import Terms
 from functions.engine.workflow import OnInterrupt, Step, Workflow
-from functions.runtime import runner
+from functions.runtime import control as moves
+from functions.runtime import mapbatch, repair, runner, sweep
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.executions import Executions
 from functions.runtime.payloads import payload_key
@@ -134,12 +138,12 @@ def an_envelope_without_a_row_is_dropped() -> Iterator[None]:
     """Only the API creates rows (R2)."""
     hold = runner.Runner._hold
 
-    async def only_rows(self: Any, base: Run, condition: Any) -> Any:
+    async def only_rows(self: Any, base: Run, condition: Any, **given: Any) -> Any:
         if base.version == 1:
             row = await self._services.runs.get(RunKey(tenant=base.tenant, run_id=base.id), now=self._now())
             if row is None:
                 return Lost(run_id=base.id, row=None, held=True)
-        return await hold(self, base, condition)
+        return await hold(self, base, condition, **given)
 
     after = runner.Runner._after
 
@@ -244,4 +248,132 @@ def dead_letters_are_dropped() -> Iterator[None]:
         return []
 
     with patch.object(fleet, "revive", drop), patch.object(_Pass, "_envelope_lost", lambda *_: False):
+        yield
+
+
+@contextmanager
+def a_signal_stays_when_it_is_taken() -> Iterator[None]:
+    """One approval passes every gate of its name (R10)."""
+
+    def take(self: Draft, step: str, name: str, payload: Any) -> None:
+        self.settle(step, StepStatus.SUCCEEDED, EventType.STEP_SUCCEEDED, output=payload)
+
+    with patch.object(Draft, "take_signal", take):
+        yield
+
+
+@contextmanager
+def a_pause_is_not_heeded() -> Iterator[None]:
+    """The holder of a paused run goes on as ever (R10)."""
+    go_on = rules._go_on
+
+    def heedless(draft: Draft, workflow: Workflow, loaded: Any) -> None:
+        if draft.status is Status.PAUSED:
+            draft.move(Status.RUNNING)
+        go_on(draft, workflow, loaded)
+
+    with patch.object(rules, "_go_on", heedless):
+        yield
+
+
+@contextmanager
+def a_cancellation_is_not_heeded() -> Iterator[None]:
+    """The holder of a run that is to be cancelled goes on as ever (R10)."""
+
+    def heedless(draft: Draft, workflow: Workflow, loaded: Any) -> None:
+        if draft.status is Status.RUNNING:
+            progress.advance(draft, workflow, loaded)
+
+    with patch.object(rules, "_go_on", heedless):
+        yield
+
+
+@contextmanager
+def a_redrive_begins_at_the_beginning() -> Iterator[None]:
+    """It throws away what was done (R10)."""
+    with patch.object(control, "unfinished", lambda workflow, steps: list(workflow.steps)):
+        yield
+
+
+@contextmanager
+def keyed_moves_are_forgotten() -> Iterator[None]:
+    """A repeated signal is another one (R10)."""
+    with patch.object(control, "_remember", lambda draft, move: None):
+        yield
+
+
+@contextmanager
+def an_unanswered_move_is_made_again() -> Iterator[None]:
+    """The API does not know its own write in the record that stands (R10)."""
+    with patch.object(moves._Try, "is_in", lambda self, standing: False):
+        yield
+
+
+@contextmanager
+def a_resume_forgets_the_dead() -> Iterator[None]:
+    """What ran when its holder died in a pause is taken for running (R10)."""
+    with patch.object(control, "interrupt_all", lambda draft, workflow: None):
+        yield
+
+
+@contextmanager
+def waits_end_early() -> Iterator[None]:
+    """Timers and waits are over when their run is looked at."""
+    start = progress._start_what_can
+
+    def hasty(draft: Draft, workflow: Workflow, loaded: Any) -> bool:
+        for name, state in list(draft.steps.items()):
+            if state.status is StepStatus.WAITING and state.map is None and state.due_at is not None:
+                draft.step(name, due_at=draft.now)
+        return start(draft, workflow, loaded)
+
+    with patch.object(progress, "_start_what_can", hasty):
+        yield
+
+
+@contextmanager
+def batches_are_recorded_over() -> Iterator[None]:
+    """A batch that comes twice replaces its record (R9)."""
+
+    async def put(self: Any, key: Any, record: Any, *, expires_at: Any) -> None:
+        item = maprecords.to_item(key, record, expires_at=expires_at)
+        self._partitions.setdefault(key, {})[item["sk"]["S"]] = item
+
+    with patch.object(maprecords.MemoryMapRecords, "put", put):
+        yield
+
+
+@contextmanager
+def batches_do_not_ask() -> Iterator[None]:
+    """A batch works whether somebody waits for it or not (R9)."""
+    with patch.object(mapbatch, "_waits", lambda run, order: order.step in run.steps):
+        yield
+
+
+@contextmanager
+def a_map_is_looked_at_once() -> Iterator[None]:
+    """An open map is over when it is looked at, whether it goes on or not (R9)."""
+
+    async def gone(self: Any, execution: Any) -> bool:
+        return False
+
+    with patch.object(MemoryFanOut, "going", gone):
+        yield
+
+
+@contextmanager
+def one_finding_is_enough() -> Iterator[None]:
+    """The repair of places subtracts what it sees at once (R6)."""
+    with patch.object(repair, "leaked", lambda first, second, *, again: second.surplus):
+        yield
+
+
+@contextmanager
+def nobody_repairs_places() -> Iterator[None]:
+    """A leaked place is lost for good (R6)."""
+
+    async def nothing(services: Any, *, now: Any) -> int:
+        return 0
+
+    with patch.object(sweep, "repair", nothing):
         yield

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 READS = frozenset(
     {
+        ("map_records", "has"), ("map_records", "read"), ("fan_out", "going"), ("places", "held"),
         ("runs", "get"), ("runs", "segments"), ("runs", "get_many"), ("runs", "page"), ("runs", "due"),
         ("queue", "depth"), ("places", "load"), ("blobs", "get"), ("marks", "get"), ("tokens", "tenants"),
         ("catalog", "current"), ("catalog", "version"),
@@ -53,6 +54,7 @@ class Node:
         self.dead = False
         self.disturbed_at = -1e9
         self.thawed_at = -1e9
+        self.frozen = False
         amount, _, _ = simulation.fate.chance(f"{self.name}.skew")
         margin = simulation.settings.clock_skew_seconds
         self.skew = (amount - 0.5) * margin if simulation.deployment.skewed else 0.0
@@ -60,7 +62,7 @@ class Node:
         shared = simulation.services
         ports = {
             name: Port(self, name, getattr(shared, name))
-            for name in ("runs", "queue", "places", "blobs", "catalog", "tokens", "marks")
+            for name in ("runs", "queue", "places", "blobs", "catalog", "tokens", "marks", "map_records", "fan_out")
         }
         ids = SeededIds(f"{simulation.fate.seed}/{self.name}")
         self.services: Services = replace(shared, clock=clock, ids=ids, clock_offset=lambda: -self.skew, **ports)
@@ -97,12 +99,14 @@ class Node:
             return
         self.simulation.note(self.name, "freezes", f"{seconds:.0f} s")
         self.disturbed()
+        self.frozen = True
         self.simulation.loop.freeze(self.name)
         self.simulation.loop.call_later(seconds, self._thaw, context=self.simulation.context)
 
     def _thaw(self) -> None:
         self.disturbed()
         self.thawed_at = self.simulation.loop.time()
+        self.frozen = False
         self.simulation.loop.thaw(self.name)
 
     def must_live(self) -> None:

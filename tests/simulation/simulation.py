@@ -7,21 +7,23 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from functions.adapters.maprecords import MemoryMapRecords
 from functions.adapters.marks import MemoryMarks
-from functions.adapters.memory import MemoryBlobs, MemoryCatalog, MemoryFanOut, MemoryTokens
+from functions.adapters.memory import MemoryCatalog, MemoryTokens
 from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import QueueName
 from functions.engine.ports import Registered, RunKey, Token
+from functions.engine.run import Run
 from functions.engine.workflow import Workflow, check, version_of
 from functions.runtime.wiring import Services
 from tests.simulation import fleet
 from tests.simulation.audit import Audit
 from tests.simulation.clients import Api, client
 from tests.simulation.deployment import MAX_STEP_SECONDS, Deployment
+from tests.simulation.elsewhere import MapRecords, StateMachine
 from tests.simulation.fate import Fate
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.nodes import Node
+from tests.simulation.operators import closing, operator
 from tests.simulation.outcome import Failure, Line, Played
 from tests.simulation.stores import Blobs, Places, Queue, Store
 from tests.simulation.verdict import judge
@@ -56,8 +58,10 @@ class Simulation:
         self.ledger = Ledger()
         self.store = Store(self, codec() if deployment.encoded else None, lag=deployment.lag)
         self.queue = Queue(self, max_receives=deployment.max_receives)
-        self.places = Places(self, {"model": deployment.bound})
+        self.places = Places(self, {"model": deployment.bound}, hour_seconds=deployment.settings.place_hour_seconds)
         self.blobs = Blobs(self)
+        self.machine = StateMachine(self, self.blobs)
+        self.workflows: dict[tuple[str, str], Workflow] = {}
         self.services = Services(
             settings=self.settings,
             runs=self.store,
@@ -68,8 +72,8 @@ class Simulation:
             tokens=MemoryTokens(),
             marks=MemoryMarks(),
             secrets=MemorySecrets(),
-            map_records=MemoryMapRecords(),
-            fan_out=MemoryFanOut(MemoryBlobs(), self.queue),
+            map_records=MapRecords(self),
+            fan_out=self.machine,
             clock=self.clock,
             ids=SeededIds(fate.seed),
         )
@@ -88,6 +92,10 @@ class Simulation:
     def deaths(self) -> int:
         """How many processes died."""
         return sum(node.dead for node in self.nodes.values())
+
+    def workflow_of(self, run: Run) -> Workflow:
+        """What the run does."""
+        return self.workflows[run.tenant, run.workflow]
 
     def node(self, kind: str) -> Node:
         """A new process."""
@@ -133,8 +141,8 @@ class Simulation:
     async def play(self) -> Played:
         """To the end of every run, or to the first broken promise."""
         self.context.run(CURRENT.set, self)
-        workflows = await self._deploy()
-        end = asyncio.create_task(self._course(workflows), context=self.context)
+        await self._deploy()
+        end = asyncio.create_task(self._course(), context=self.context)
         broken = asyncio.create_task(self._broken.wait(), context=self.context)
         await asyncio.wait({end, broken}, return_when=asyncio.FIRST_COMPLETED)
         if end.done() and self.failure is None:
@@ -151,31 +159,35 @@ class Simulation:
             turns=turns,
         )
 
-    async def _deploy(self) -> dict[tuple[str, str], Workflow]:
-        workflows: dict[tuple[str, str], Workflow] = {}
+    async def _deploy(self) -> None:
         for (tenant, name), source in self.deployment.documents.items():
             workflow = check(source, name=None, tasks={"sim.work"}, classes={"model": MAX_STEP_SECONDS})
             version = version_of(source)
             registered = Registered(name=name, version=version, document=source, created_at=START)
             await self.services.catalog.register(tenant, registered)
-            workflows[tenant, name] = workflow
-        for tenant in sorted({tenant for tenant, _ in workflows}):
+            self.workflows[tenant, name] = workflow
+        for tenant in sorted({tenant for tenant, _ in self.workflows}):
             token = Token(id=tenant, sha256="", tenant=tenant, scopes=frozenset(), owner="", created_at=START)
             await self.services.tokens.put(token)
-        return workflows
 
-    async def _course(self, workflows: dict[tuple[str, str], Workflow]) -> None:
+    async def _course(self) -> None:
         self._start_fleet()
         self.go(self._bad_luck())
         api = Api(self)
         # Something a client raises is a mistake of the simulation.
-        await asyncio.gather(*(client(self, api, wish) for wish in self.deployment.wishes))
+        await asyncio.gather(
+            *(client(self, api, wish) for wish in self.deployment.wishes),
+            *(operator(self, api, order) for order in self.deployment.orders),
+        )
         await asyncio.sleep(max(0.0, self.fate.calm_at - self.loop.time()))
+        self.go(closing(self, api))
         await self._until(self._all_ended, "every accepted run ends")
         for key, run in self.audit.latest.items():
-            judge(self.audit, run, workflows[key.tenant, run.workflow])
+            judge(self.audit, run, self.workflows[key.tenant, run.workflow])
         if self.deployment.drained:
             await self._until(lambda: not len(self.queue), "no message goes round for ever")
+        if self.deployment.healed:
+            await self._until(lambda: not self.places.taken, "leaked places are healed")
 
     def _start_fleet(self) -> None:
         if self.deployment.lambdas:
@@ -218,6 +230,8 @@ class Simulation:
                 living[int(amount * len(living))].freeze(20 + amount * 200)
             elif (amount := self.fate.strikes("luck.purge", 0.03, at=at)) is not None:
                 self._purge(fleet.LANE if amount < 0.5 else fleet.RESUMED)
+            elif self.fate.strikes("luck.abort", 0.1, at=at) is not None:
+                await self.machine.abort()
 
     def _purge(self, name: QueueName) -> None:
         gone = self.queue.purge(name)

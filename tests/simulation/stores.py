@@ -94,8 +94,8 @@ class Queue(MemoryQueue):
 class Places(MemoryPlaces):
     """The counter of queue places."""
 
-    def __init__(self, simulation: Simulation, limits: dict[str, int]) -> None:
-        super().__init__(limits)
+    def __init__(self, simulation: Simulation, limits: dict[str, int], *, hour_seconds: int) -> None:
+        super().__init__(limits, hour_seconds=hour_seconds)
         self._simulation = simulation
 
     @property
@@ -111,6 +111,11 @@ class Places(MemoryPlaces):
     async def give_back(self, class_name: str, place: Place) -> None:
         await super().give_back(class_name, place)
         self._simulation.audit.given_back()
+
+    async def write_off(self, class_name: str, place: Place, *, surplus: int, standing: int) -> bool:
+        done = await super().write_off(class_name, place, surplus=surplus, standing=standing)
+        self._simulation.audit.places()
+        return done
 
 
 class Blobs(MemoryBlobs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,16 +42,32 @@ class Ledger:
 
     def __init__(self) -> None:
         self.executions: dict[tuple[str, str, str, int], Execution] = {}
+        self.items: dict[tuple[str, str, str, int], list[Execution]] = {}
+        """Of maps' items: by run, submission, step and index. One may begin again where its end was not recorded."""
 
     def of_step(self, run_id: str, submission: str, step: str) -> list[Execution]:
         """The step's executions in the order of attempts."""
         found = [(key[3], e) for key, e in self.executions.items() if key[:3] == (run_id, submission, step)]
         return [execution for _, execution in sorted(found, key=lambda pair: pair[0])]
 
+    def of_item(self, ctx: Context) -> list[Execution]:
+        """The executions of the item that is worked on."""
+        assert ctx.index is not None, "asked of items only"
+        return self.items.setdefault((ctx.run_id, ctx.submission, ctx.step, ctx.index), [])
+
+    @property
+    def all(self) -> Iterator[tuple[str, Execution]]:
+        """Every execution, and of which run."""
+        yield from ((key[0], execution) for key, execution in self.executions.items())
+        yield from ((key[0], execution) for key, several in self.items.items() for execution in several)
+
 
 @task("sim.work")
 async def work(given: Any, ctx: Context) -> Any:
-    """Works `ms`; kills its process on the first `crash` attempts, fails on the first `fail`; returns its marker."""
+    """Works `ms`; kills its process on the first `crash` attempts, fails on the first `fail`; returns its marker.
+
+    Of a map, the items `bad` fail in their first `bad_times` executions.
+    """
     simulation = CURRENT.get()
     execution = simulation.audit.started(ctx, PROCESS.get())
     try:
@@ -63,6 +80,9 @@ async def work(given: Any, ctx: Context) -> Any:
     except asyncio.CancelledError:
         execution.ends("cancelled")
         raise
+    if ctx.index in given.get("bad", ()) and len(simulation.ledger.of_item(ctx)) <= given["bad_times"]:
+        execution.ends("failed")
+        raise Fail("a bad item")
     if ctx.attempt <= given.get("fail", 0):
         execution.ends("failed")
         if given.get("final"):
@@ -71,7 +91,7 @@ async def work(given: Any, ctx: Context) -> Any:
     execution.ends("succeeded")
     execution.output = {
         "marker": given["marker"],
-        "by": f"{ctx.step}#{ctx.attempt}",
+        "by": f"{ctx.step}#{ctx.attempt}" if ctx.index is None else f"{ctx.step}[{ctx.index}]",
         "pad": "x" * given.get("bytes", 0),
     }
     return execution.output

@@ -9,9 +9,9 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Site:
         self.settings = Settings.from_env(stack.env)
         self.client = Client(stack.api_url, stack.token, patience_seconds=120)
         self._environ = environ
+        self._swept_at = time.monotonic()
         # A function that is called for the first time takes seconds on a busy machine.
         patient = Config(read_timeout=120, retries={"total_max_attempts": 2})
         self._sqs = session.client("sqs", endpoint_url=stack.endpoint, config=patient)
@@ -111,17 +112,11 @@ class Site:
 
     def ended(self, ids: Sequence[str], *, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Wait until all of these runs have ended; calls `meanwhile` between looks, and the sweeper in its turn."""
-        swept_at = time.monotonic()
 
         def all_ended() -> bool:
-            nonlocal swept_at
             meanwhile()
-            if self.all(ids, lambda run: run.terminal):
-                return True
-            if time.monotonic() - swept_at > SWEEP_SECONDS:
-                self.sweep()
-                swept_at = time.monotonic()
-            return False
+            self.sweep_in_turn()
+            return self.all(ids, lambda run: run.terminal)
 
         def what() -> str:
             left = [run for run in self.rows(ids).values() if not run.terminal]
@@ -168,17 +163,11 @@ class Site:
 
     # --- functions ------------------------------------------------------------------------------
 
-    @contextmanager
-    def switched(self, *, workers: bool, dead_letters: bool) -> Iterator[None]:
-        """The mappings of the worker's and the dead-letter function on or off; all on afterwards."""
-        self.switch(workers=workers, dead_letters=dead_letters)
-        try:
-            yield
-        finally:
-            self.switch(workers=True, dead_letters=True)
-
     def switch(self, *, workers: bool, dead_letters: bool) -> None:
-        """Turn mappings on or off."""
+        """The mappings of the worker's and the dead-letter function on or off.
+
+        One that was just turned off may still take what comes in the next moment.
+        """
         for name, on in {f"worker-{CLASS}": workers, "deadletter": dead_letters}.items():
             mappings = self._lambda.list_event_source_mappings(FunctionName=self.stack.functions[name])
             for mapping in mappings["EventSourceMappings"]:
@@ -192,6 +181,12 @@ class Site:
             told: dict[str, Any] = json.loads(body.read())
         assert "FunctionError" not in answer, told
         return told
+
+    def sweep_in_turn(self) -> None:
+        """A pass of the sweeper if it is time for one, as its schedule would."""
+        if time.monotonic() - self._swept_at > SWEEP_SECONDS:
+            self.sweep()
+            self._swept_at = time.monotonic()
 
     def restart(self) -> None:
         """Stop the emulator by SIGTERM and start it again on what it kept."""

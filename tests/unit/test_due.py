@@ -87,7 +87,7 @@ def test_an_envelope_that_comes_again_in_a_later_lease_may_be_what_its_holder_li
     assert isinstance(envelope_verdict(replace(LEASED, epoch=2), 10, receives=2), HandBack)
 
 
-@pytest.mark.parametrize("status", [*TERMINAL, Status.PAUSED])
+@pytest.mark.parametrize("status", [*sorted(TERMINAL), Status.PAUSED])
 def test_an_envelope_of_an_ended_or_paused_run_is_dropped(status: Status) -> None:
     assert isinstance(envelope_verdict(replace(LEASED, status=status), 10), Drop)
 
@@ -108,7 +108,7 @@ def test_a_wake_for_an_unknown_run_is_dropped() -> None:
     assert isinstance(wake_verdict(replace(waiting(0), submission="another"), 0), Drop)
 
 
-@pytest.mark.parametrize("status", [*TERMINAL, Status.PAUSED, Status.QUEUED])
+@pytest.mark.parametrize("status", [*sorted(TERMINAL), Status.PAUSED, Status.QUEUED])
 def test_a_wake_for_a_run_with_nothing_due_is_dropped(status: Status) -> None:
     assert isinstance(wake_verdict(replace(LEASED, status=status), 99), Drop)
 

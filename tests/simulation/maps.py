@@ -1,0 +1,106 @@
+"""What must hold of maps: every recorded end of an item really happened, and a map's output is its items', in order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from functions.engine.fanout import MapRecord
+from functions.engine.ports import MapKey, RunKey
+from functions.engine.run import Run, Status, StepState
+from functions.engine.workflow import Step
+from tests.simulation.workload import Execution
+
+if TYPE_CHECKING:
+    from functions.tasks.context import Context
+    from tests.simulation.audit import Audit
+
+ITEM_FAULTS = frozenset({"Fail", "Retry", "timed_out", "no_time", "no_result"})
+"""How an item may fail here."""
+
+SETTLES_WITHIN = 60.0
+"""Seconds after which a batch whose process nothing happened to sees what was recorded."""
+
+
+class Maps:
+    """The maps' part of the audit. `rings` counts what the state machine sent."""
+
+    def __init__(self, audit: Audit) -> None:
+        self.rings = 0
+        self._audit = audit
+        self._succeeded: dict[tuple[RunKey, str, str, int, int], float] = {}
+
+    def began(self, run: Run | None, ctx: Context, process: str) -> Execution:
+        """An item begins, in this process."""
+        assert ctx.index is not None, "only items begin so"
+        simulation, hold = self._audit.simulation, self._audit.hold
+        state = None if run is None else run.steps.get(ctx.step)
+        place = f"{ctx.step}[{ctx.index}]"
+        hold(state is not None and state.map is not None, "commit before act", place)
+        if run is not None and simulation.nodes[process].kind == "batch" and ctx.attempt == 1:
+            key = RunKey(tenant=ctx.tenant, run_id=ctx.run_id)
+            known = self._succeeded.get((key, ctx.submission, ctx.step, run.try_number, ctx.index))
+            now = simulation.loop.time()
+            undisturbed = self._audit.healthy(simulation.nodes[process], now)
+            late = known is not None and now - known > SETTLES_WITHIN and undisturbed
+            hold(not late, "an item that succeeded is not begun again", place)
+        execution = Execution(process, simulation.loop.time())
+        simulation.ledger.of_item(ctx).append(execution)
+        return execution
+
+    def recorded(self, key: MapKey, record: MapRecord) -> None:
+        """A batch has left its record."""
+        hold = self._audit.hold
+        run_key = RunKey(tenant=key.tenant, run_id=key.run_id)
+        run = self._audit.latest.get(run_key)
+        hold(run is not None and run.submission == key.submission, "records belong to a run", key)
+        indexes = [result.index for result in record.results]
+        hold(indexes[:1] == [record.first], "a record is named for its first item", indexes)
+        hold(all(a < b for a, b in pairwise(indexes)), "a record is in order", indexes)
+        for result in record.results:
+            place = f"{key.step}[{result.index}]"
+            if result.error is not None:
+                hold(result.error.type in ITEM_FAULTS, "an item fails by itself", f"{place}: {result.error}")
+            elif run is not None:
+                output = self._audit.value(run, result.output)
+                hold(self._happened(run, key.step, result.index, output), "an item's success was executed", place)
+                place_in_try = (run_key, key.submission, key.step, record.try_number, result.index)
+                self._succeeded.setdefault(place_in_try, self._audit.simulation.loop.time())
+
+    def ended(self, run: Run, step: Step, state: StepState) -> None:
+        """A map has succeeded: each output is one of its item's, or null for one that failed."""
+        hold = self._audit.hold
+        assert step.map is not None, "only maps end so"
+        assert state.map is not None, "and they have begun"
+        outputs = self._audit.value(run, state.output)
+        hold(len(outputs) == state.map.items, "a map has an output for each item", f"{step.name}: {len(outputs)}")
+        for index, output in enumerate(outputs):
+            happened = output is None or self._happened(run, step.name, index, output)
+            hold(happened, "an output is what was returned", f"{step.name}[{index}]")
+        failed = sum(output is None for output in outputs)
+        hold(failed == state.map.failed, "a map counts what failed", f"{step.name}: {failed}")
+        hold(step.map.tolerate.bears(failed, len(outputs)), "a map bears what it may", f"{step.name}: {failed}")
+
+    def failed(self, step: Step, state: StepState) -> None:
+        """A map has failed: more of its items than it bears, or its worker died where that ends it."""
+        kind = "" if state.error is None else state.error.type
+        assert step.map is not None, "only maps fail so"
+        if kind == "interrupted":
+            return
+        borne = state.map is None or step.map.tolerate.bears(state.map.failed or 0, state.map.items)
+        self._audit.hold(kind == "items_failed" and not borne, "a map fails by its items", f"{step.name}: {kind}")
+
+    def _happened(self, run: Run, step: str, index: int, output: object) -> bool:
+        executions = self._audit.simulation.ledger.items.get((run.id, run.submission, step, index), ())
+        return any(execution.end == "succeeded" and execution.output == output for execution in executions)
+
+
+def by_look(old: Run, run: Run) -> bool:
+    """Whether a write only notes what was heard of maps elsewhere: that takes no claim."""
+    same = (old.owner, old.status, old.lease_until, old.journal) == (
+        run.owner,
+        run.status,
+        run.lease_until,
+        run.journal,
+    )
+    return same and run.status in (Status.WAITING, Status.RUNNING) and old.steps != run.steps
