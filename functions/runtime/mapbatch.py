@@ -20,6 +20,7 @@ from functions.runtime.maps import Maps, state_of
 from functions.runtime.patience import insist
 from functions.runtime.settings import Settings
 from functions.runtime.telemetry import flush, logger
+from functions.runtime.together import both
 from functions.runtime.wiring import Services, services
 from functions.runtime.workflows import WorkflowCache
 
@@ -74,10 +75,11 @@ class MapBatches:
 
         Raises an `InfrastructureError` while nothing was begun.
         """
-        run, known = await asyncio.gather(
-            self._services.runs.get(RunKey(tenant=order.tenant, run_id=order.run_id), now=self._services.clock.now()),
-            self._services.map_records.has(_key(order), try_number=order.try_number, first=order.batch.first),
+        reading = self._services.runs.get(
+            RunKey(tenant=order.tenant, run_id=order.run_id), now=self._services.clock.now()
         )
+        asking = self._services.map_records.has(_key(order), try_number=order.try_number, first=order.batch.first)
+        run, known = await both(reading, asking)
         if known:
             return BatchEnd.KNOWN
         if run is None or order.batch.first >= order.batch.end or not _waits(run, order):

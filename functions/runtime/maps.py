@@ -32,6 +32,7 @@ from functions.engine.run import Fault, Run, StepState
 from functions.engine.values import BlobRef, Json, Value, dump
 from functions.engine.workflow import Workflow
 from functions.runtime.payloads import payload_key
+from functions.runtime.together import together
 from functions.runtime.wiring import Services
 
 INLINE_PLAN_BYTES = 1_024
@@ -105,7 +106,7 @@ class Maps:
         # A state machine need not take an empty list.
         batches = split(todo, state.batch_size) or (Batch(first=0, end=0),)
         lists = blobs.put(f"{key}.batches", batches_json(batches))
-        ref, _ = await asyncio.gather(blobs.put(key, data), lists)
+        ref, _ = await together(blobs.put(key, data), lists)
         return ref
 
     async def start(self, run: Run, step: str) -> None:
@@ -137,7 +138,7 @@ class Maps:
             for name, step in run.steps.items()
             if step.map is not None and not step.settled and step.map.plan is not None
         ]
-        records = await asyncio.gather(*(self.records(run, name) for name, _ in open_maps))
+        records = await together(*(self.records(run, name) for name, _ in open_maps))
         return {
             name: progress(found, plan=digest(state.plan), try_number=run.try_number)
             for (name, state), found in zip(open_maps, records, strict=True)
@@ -173,7 +174,7 @@ class Maps:
             async with few:
                 return await self._services.blobs.get(result.output)
 
-        outputs = list(await asyncio.gather(*(load(result) for result in folded.results)))
+        outputs = await together(*(load(result) for result in folded.results))
         data = dump(outputs)
         if len(data) > limit:
             raise _TooLarge(len(data), limit)
@@ -185,7 +186,7 @@ class Maps:
 
     async def record(self, run: Run, step: str, plan: str, results: Sequence[ItemResult]) -> None:
         """Record the ends of items (a few: `map_batch` at most); big outputs are in S3 before."""
-        spilled = await asyncio.gather(*(self._spilled(run, step, result) for result in results))
+        spilled = await together(*(self._spilled(run, step, result) for result in results))
         record = MapRecord(
             try_number=run.try_number,
             first=min(result.index for result in results),

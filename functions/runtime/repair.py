@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from functions.engine.leaks import Finding, closed, confirmed, leaked
-from functions.engine.ports import Bucket, Clock, IndexKey, Marks, Places, RunKey, RunStore, Tokens
+from functions.engine.ports import Bucket, IndexKey, RunKey
 from functions.engine.run import Place, Run, Status
 from functions.engine.values import Json
 from functions.runtime.rotation import MAX_PAGES, MAX_READ
-from functions.runtime.settings import Settings
 from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.wiring import Services
 
 MARK = "sweep.places"
 FORMAT = 1
@@ -26,23 +25,6 @@ MAX_FINDINGS = 50
 
 Held = Mapping[tuple[str, Place], int]
 """Places taken, by class, shard and hour."""
-
-
-class RepairServices(Protocol):
-    """What a repair needs of the services."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def runs(self) -> RunStore: ...
-    @property
-    def places(self) -> Places: ...
-    @property
-    def tokens(self) -> Tokens: ...
-    @property
-    def marks(self) -> Marks: ...
-    @property
-    def clock(self) -> Clock: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +96,7 @@ class State:
         )
 
 
-async def repair(services: RepairServices, *, now: datetime) -> int:
+async def repair(services: Services, *, now: datetime) -> int:
     """One pass, of at most `repair_batch` rows and `MAX_PAGES` index pages; returns how many places were healed.
 
     Raises an `InfrastructureError` where a service fails; the next pass goes on from the last one's state.
@@ -129,7 +111,7 @@ async def repair(services: RepairServices, *, now: datetime) -> int:
 class _Repair:
     """One pass: what it may still do, and what it learns."""
 
-    def __init__(self, services: RepairServices, now: datetime) -> None:
+    def __init__(self, services: Services, now: datetime) -> None:
         self._services = services
         self._settings = services.settings
         self._now = now

@@ -13,45 +13,24 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from functions.engine.decide import QUEUE_GRACE
 from functions.engine.errors import InfrastructureError
 from functions.engine.lease import abandoned
 from functions.engine.message import QueueName, envelope_of
-from functions.engine.ports import Clock, Marks, Places, RunStore, Tokens, WorkQueue
 from functions.engine.run import Run, Status
 from functions.engine.terms import Terms
 from functions.runtime.repair import repair
 from functions.runtime.rotation import MAX_READ, Cursor, Rotation
-from functions.runtime.settings import Settings
 from functions.runtime.telemetry import Metric, count, measure
 from functions.runtime.wakes import Outbox, Wakes
+from functions.runtime.wiring import Services
 
 OLD = timedelta(days=1)
 """A run queued for so long has its envelope sent again each time as much has passed, whatever its lane holds."""
 
 Settle = Callable[[Run], Awaitable[bool]]
 """Decides a queued run anew (`Swept`), commits, and returns its place; whether it ended the run."""
-
-
-class SweepServices(Protocol):
-    """What a sweep needs of the services."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def runs(self) -> RunStore: ...
-    @property
-    def queue(self) -> WorkQueue: ...
-    @property
-    def places(self) -> Places: ...
-    @property
-    def tokens(self) -> Tokens: ...
-    @property
-    def marks(self) -> Marks: ...
-    @property
-    def clock(self) -> Clock: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +55,7 @@ class SweepReport:
     turn_seconds: float | None
 
 
-async def sweep(services: SweepServices, terms: Terms, *, now: datetime, settle: Settle) -> SweepReport:
+async def sweep(services: Services, terms: Terms, *, now: datetime, settle: Settle) -> SweepReport:
     """One pass. What fails for one run is counted and left to the next pass.
 
     Each part is tried though another failed; then an ExceptionGroup of their `InfrastructureError`s is raised.
@@ -108,7 +87,7 @@ async def sweep(services: SweepServices, terms: Terms, *, now: datetime, settle:
 class _Pass:
     """One pass: its parts, and what they share."""
 
-    def __init__(self, services: SweepServices, terms: Terms, now: datetime, settle: Settle) -> None:
+    def __init__(self, services: Services, terms: Terms, now: datetime, settle: Settle) -> None:
         self._services = services
         self._terms = terms
         self._now = now

@@ -7,16 +7,15 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from functions.engine.errors import InfrastructureError
 from functions.engine.message import RESUME, Message, QueueName, Wake
-from functions.engine.ports import DueKey, Marks, RunKey, RunStore, WorkQueue
+from functions.engine.ports import DueKey, RunKey, WorkQueue
 from functions.engine.run import Run, Status
 from functions.runtime.ringing import Memory, Room, choose
 from functions.runtime.rotation import MAX_READ
-from functions.runtime.settings import Settings
 from functions.runtime.telemetry import logger
+from functions.runtime.wiring import Services
 
 AHEAD = timedelta(seconds=150)
 """How far ahead the due index is asked: two passes and a half, so that one missed pass delays nothing (R4)."""
@@ -26,19 +25,6 @@ PASS_SECONDS = 60
 
 SENDERS = 16
 """Messages on their way at once."""
-
-
-class WakeServices(Protocol):
-    """What sending wakes needs of the services."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def runs(self) -> RunStore: ...
-    @property
-    def queue(self) -> WorkQueue: ...
-    @property
-    def marks(self) -> Marks: ...
 
 
 class Outbox:
@@ -69,7 +55,7 @@ class Outbox:
 class Wakes:
     """A pass's wakes: for each class at most `sweep_rings` less what its `resume` queue holds, oldest first."""
 
-    def __init__(self, services: WakeServices, outbox: Outbox, now: datetime, done: Counter[str]) -> None:
+    def __init__(self, services: Services, outbox: Outbox, now: datetime, done: Counter[str]) -> None:
         self._services = services
         self._most = services.settings.sweep_rings
         self._outbox = outbox

@@ -53,7 +53,7 @@ class Moves:
             hold(bool(told), "a move that was answered is in the journal", f"{order.kind} {done.seq}")
         if order.kind is Operation.SIGNAL:
             hold(len(self._received(standing, order.number)) == 1, "a signal is received once", order)
-        if order.key is not None and done.seq:
+        if order.key is not None and done.seq and order.kind in (Operation.SIGNAL, Operation.REDRIVE):
             first = self._seqs.setdefault((key, order.kind, order.key), done.seq)
             hold(first == done.seq, "a keyed move is made once", f"{order.kind}: {first}, {done.seq}")
 

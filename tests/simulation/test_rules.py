@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from functions.engine.run import Operation
 from tests.simulation import mutants
 from tests.simulation.deployment import Deployment
 from tests.simulation.explore import Blow, Site, explore, one_run
 from tests.simulation.fate import Fault
+from tests.simulation.operators import Order
 
 MARKER = "${input.marker}"
 CHAIN = {
@@ -128,3 +130,43 @@ def test_a_holder_whose_renewal_is_slow_stops_for_good() -> None:
     _all_kept(deployment, slow, depth=1, where=puts, least=5)
     with mutants.a_halted_holder_goes_on():
         assert any(explore(deployment, (slow,), depth=1, where=puts))
+
+
+GATED = {
+    "steps": {
+        **CHAIN["steps"],  # type: ignore[dict-item]  # both are documents
+        "g": {"wait": {"signal": "go", "timeout": "40s"}, "on_failure": "continue"},
+        "c": {"task": "sim.work", "needs": ["a", "g"], "join": "settled", "input": {"ms": 0, "marker": MARKER}},
+    },
+    "output": {"marker": MARKER},
+}
+"""A chain beside a gate: its holder has an operator to listen to, and its own writes to make."""
+
+AT_ONCE = {
+    Operation.CANCEL: (Operation.CANCEL,),
+    Operation.PAUSE: (Operation.PAUSE, Operation.RESUME),
+    Operation.SIGNAL: (Operation.SIGNAL,),
+}
+
+
+@pytest.mark.parametrize("at", [1.0, 3.5, 6.1, 8.9])
+@pytest.mark.parametrize("kind", AT_ONCE)
+def test_one_writer_beside_an_operator(kind: Operation, at: float) -> None:
+    """R3, R10. An operator's write lands among a holder's, any two of which get no answer."""
+    moves = [Order(at=at + 2 * n, kind=one, number=n, keyed=True) for n, one in enumerate(AT_ONCE[kind])]
+    deployment = replace(one_run(GATED, lease_seconds=15), orders=moves)
+    blows = (Blow(Fault.LOST, 0.3), Blow(Fault.DONE, 0.3), Blow(Fault.LATE, 0.1))
+    _all_kept(deployment, *blows, depth=2, where=_of_workers("runs.put"), least=20)
+
+
+@pytest.mark.parametrize("kind", AT_ONCE)
+def test_an_operators_own_write_may_get_no_answer(kind: Operation) -> None:
+    """R10. The move is made once, and what follows from it follows, whichever of the API's calls fails."""
+    moves = [Order(at=4.0 + 2 * n, kind=one, number=n, keyed=True) for n, one in enumerate(AT_ONCE[kind])]
+    deployment = replace(one_run(GATED, lease_seconds=15), orders=moves)
+    blows = (Blow(Fault.LOST, 0.3), Blow(Fault.DONE, 0.3), Blow(Fault.LATE, 0.1), Blow(Fault.DIE_AFTER))
+
+    def where(site: Site) -> bool:
+        return site.name.startswith("api") and any(call in site.name for call in ("runs.", "queue.send"))
+
+    _all_kept(deployment, *blows, depth=2, where=where, least=20)

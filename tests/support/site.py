@@ -22,6 +22,7 @@ from botocore.config import Config
 from fanfold import Client, emulator, local
 from fanfold.local import LocalStack
 from functions.engine.errors import InfrastructureError
+from functions.engine.message import DEAD
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
 from functions.runtime.reading import whole
@@ -137,6 +138,11 @@ class Site:
         names += ["ApproximateNumberOfMessagesDelayed"]
         told = self._sqs.get_queue_attributes(QueueUrl=self._url(role), AttributeNames=names)["Attributes"]
         return sum(int(told[name]) for name in names)
+
+    def dead_letters(self) -> set[str]:
+        """The runs whose messages were received too often."""
+        told = self._sqs.receive_message(QueueUrl=self._url(DEAD), MaxNumberOfMessages=10, VisibilityTimeout=0)
+        return {str(json.loads(message["Body"])["run"]) for message in told.get("Messages", ())}
 
     def double(self, role: str = LANE, *, times: int = 2) -> int:
         """Have each message of a queue there `times` times; returns how many there were."""

@@ -103,6 +103,18 @@ async def test_a_queued_run_that_was_cancelled_is_never_executed_though_its_mess
 
 
 @virtually
+async def test_the_same_move_of_two_operators_in_one_millisecond_is_made_once() -> None:
+    """Simulation seed 815 found it: both took the record for their own, and the run's place was returned twice."""
+    world = World()
+    workflow = await world.register({"steps": {"a": LONG}})
+    envelope = await world.submit(workflow)
+    await world.submit(workflow)
+    answers = await asyncio.gather(*(operate(world, envelope, PAUSE) for _ in range(2)))
+    assert sorted(answer.changed for answer in answers) == [False, True]
+    assert (await world.places.load("model")).depth == 1
+
+
+@virtually
 async def test_a_pause_lets_what_runs_end_and_starts_nothing_and_a_resume_goes_on() -> None:
     world = World()
     async with world.worker():
