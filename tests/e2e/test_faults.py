@@ -306,7 +306,7 @@ def test_every_message_delivered_three_times_is_one_execution(site: Site) -> Non
     with processes(site, 0) as fleet:
         site.purge(LANE)  # what is there still is about runs that have ended
         ids = site.submit(mixed(20, QUICK))
-        assert site.double(times=3) == 20
+        site.repeat(LANE, messages=20, times=3)
         fleet.start(2)
         site.ended(ids, seconds=PATIENCE_SECONDS)
         evidence = judged(site, ids)

@@ -144,21 +144,27 @@ class Site:
         told = self._sqs.receive_message(QueueUrl=self._url(DEAD), MaxNumberOfMessages=10, VisibilityTimeout=0)
         return {str(json.loads(message["Body"])["run"]) for message in told.get("Messages", ())}
 
-    def double(self, role: str = LANE, *, times: int = 2) -> int:
-        """Have each message of a queue there `times` times; returns how many there were."""
-        taken: list[Any] = []
-        while batch := self._sqs.receive_message(
-            QueueUrl=self._url(role), MaxNumberOfMessages=10, VisibilityTimeout=30, AttributeNames=["MessageGroupId"]
-        ).get("Messages"):
-            taken += batch
-        for message in taken:
-            group = message.get("Attributes", {}).get("MessageGroupId", TENANT)
+    def repeat(self, role: str, *, messages: int, times: int) -> None:
+        """Have each of a queue's `messages` messages there `times` times.
+
+        One may be with a poll of a worker that was killed: it is waited for.
+        """
+        taken: dict[str, Any] = {}
+
+        def all_taken() -> bool:
+            answer = self._sqs.receive_message(
+                QueueUrl=self._url(role), MaxNumberOfMessages=10, VisibilityTimeout=120, WaitTimeSeconds=1
+            )
+            taken.update({message["MessageId"]: message for message in answer.get("Messages", ())})
+            return len(taken) == messages
+
+        until(all_taken, seconds=60, what=lambda: f"{len(taken)} of {messages} messages were received")
+        for message in taken.values():
             for _ in range(times - 1):
-                self._sqs.send_message(QueueUrl=self._url(role), MessageBody=message["Body"], MessageGroupId=group)
+                self._sqs.send_message(QueueUrl=self._url(role), MessageBody=message["Body"], MessageGroupId=TENANT)
             self._sqs.change_message_visibility(
                 QueueUrl=self._url(role), ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
             )
-        return len(taken)
 
     def _url(self, role: str) -> str:
         return self.stack.queues[CLASS][role]
