@@ -21,3 +21,17 @@ def emulator_url() -> Iterator[str]:
     """The embedded emulator, bare: no stack is deployed in it."""
     with emulator() as url:
         yield url
+
+
+GROUPS = {"tests/integration": "stack", "tests/e2e/test_faults.py": "faults"}
+"""Tests that share a deployed stack stay on one worker of a parallel session: a stack is costly to make."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps together what shares a stack, or the bare emulator."""
+    for item in items:
+        group = next((name for path, name in GROUPS.items() if item.nodeid.startswith(path)), None)
+        if group is None and item.get_closest_marker("emulator") is not None:
+            group = "emulator"
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))

@@ -25,6 +25,14 @@ NOTICED_FROM = {
     mutants.a_halted_holder_goes_on: 49,
     mutants.joins_do_not_wait: 1,
     mutants.dead_letters_are_dropped: 1,
+    mutants.a_signal_stays_when_it_is_taken: 16,
+    mutants.a_pause_is_not_heeded: 208,
+    mutants.a_cancellation_is_not_heeded: 15,
+    mutants.a_redrive_begins_at_the_beginning: 6,
+    mutants.keyed_moves_are_forgotten: 6,
+    mutants.waits_end_early: 1,
+    mutants.batches_are_recorded_over: 145,
+    mutants.nobody_repairs_places: 8,
 }
 """Each mutant, and a seed shortly before the first that noticed it: only to be quick about it."""
 
