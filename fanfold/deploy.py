@@ -28,6 +28,9 @@ ACCOUNT = "000000000000"
 
 STACK = "fanfold-local"
 
+TENANT = "local"
+"""Whose token `up` makes."""
+
 Report = Callable[[str], None]
 """Takes one line about what was just done."""
 
@@ -210,7 +213,7 @@ def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
     environ = stack.environment({})  # nothing of the caller's: this is the stack just deployed
     made, _ = tokens.create(
         environ,
-        tenant="local",
+        tenant=TENANT,
         owner="fanfold up",
         scopes=tokens.ALL_SCOPES,
         now=datetime.now(UTC),

@@ -73,8 +73,14 @@ def list_all(environ: Mapping[str, str]) -> Sequence[Token]:
 
 
 def revoke(environ: Mapping[str, str], token_id: str, *, now: datetime) -> Token:
-    """Mark a token revoked; it works up to five minutes longer. Raises `LocalError` for an unknown id."""
-    return _run(environ, lambda tokens: tokens.revoke(token_id, now=now))
+    """Mark a token revoked, by its id or its whole text; it works up to five minutes longer.
+
+    Raises `LocalError` for an unknown id.
+    """
+    from functions.runtime.credentials import parse
+
+    known = parse(token_id)
+    return _run(environ, lambda tokens: tokens.revoke(token_id if known is None else known[0], now=now))
 
 
 def _run(environ: Mapping[str, str], use: Callable[[Tokens], Coroutine[Any, Any, T]]) -> T:

@@ -76,6 +76,10 @@ def submit(
     with output.client() as client:
         accepted = client.submit(workflow, value, key=key, lane=lane, tags=tags or None)
         if wait:
+            if not sys.stdout.isatty():
+                output.say(
+                    f"Run {accepted['id']}; should this be interrupted, it goes on: fanfold show {accepted['id']}"
+                )
             _await_end(client, accepted["id"], json_=json_)
         elif json_:
             output.emit(accepted)

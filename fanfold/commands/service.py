@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from fanfold import local, tokens
+from fanfold import deploy, local, tokens
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.local import LocalError
@@ -38,12 +38,13 @@ def worker(
     os.environ.update(environ)  # boto3 reads the process's environment and nothing else
     if "AWS_PROFILE" not in environ:
         os.environ.pop("AWS_PROFILE", None)
-    from functions.runtime.process import Exit, serve
+    from functions.runtime.process import Exit, check, serve
     from functions.runtime.settings import Settings
 
     try:
         settings = Settings.from_env(environ)
         chosen = tuple(lanes.split(",")) if lanes else None
+        check(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
         facts = {"class": class_, "lanes": chosen, "concurrency": concurrency, "pid": os.getpid()}
         if json_:
             output.emit(facts, indent=None)
@@ -95,7 +96,9 @@ def queues(json_: JsonFlag = False) -> None:
 @token_app.command("create")
 def create(
     stack: StackName = None,
-    tenant: Annotated[str, typer.Option(help="Whose runs it sees.")] = "default",
+    tenant: Annotated[
+        str | None, typer.Option(help="Whose runs it sees; default: `local` on the local stack, else `default`.")
+    ] = None,
     owner: Annotated[str | None, typer.Option(help="Who has it; default: you.")] = None,
     scope: Annotated[list[str] | None, typer.Option(help="submit, read, operate or admin; default: all.")] = None,
     json_: JsonFlag = False,
@@ -103,7 +106,7 @@ def create(
     """Make a token; its text is shown this once."""
     text, token = tokens.create(
         _deployment(stack),
-        tenant=tenant,
+        tenant=tenant or ("default" if stack or local.read(output.state()) is None else deploy.TENANT),
         owner=owner or getpass.getuser(),
         scopes=frozenset(scope) if scope else tokens.ALL_SCOPES,
         now=_now(),

@@ -49,7 +49,8 @@ def up(
         return
     print(f"\nThe API is at      {stack.api_url}")
     print(f"All about it is in {output.state() / 'local.json'}")
-    _next_commands("submit diamond --wait", "runs", "down")
+    first = ("worker",) if workers == "none" else ()
+    _next_commands(*first, "submit diamond --wait", "runs", "down")
 
 
 def down(json_: JsonFlag = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from functions.engine.errors import Conflict, InfrastructureError, NotFound, Una
 from functions.engine.events import Move
 from functions.engine.ports import Replaces, RunKey
 from functions.engine.run import Run, Status
+from functions.engine.sealing import merged
 from functions.engine.terms import Terms
 from functions.engine.values import Loaded
 from functions.engine.workflow import Workflow
@@ -85,7 +86,7 @@ class Control:
                 return await self._followed(tried[-1])
             if standing is None or standing.submission != run.submission:
                 raise NotFound(f"there is no run {run.id!r} any more")
-            done = next((attempt for attempt in tried if attempt.is_in(standing)), None)
+            done = await self._done(tried, standing)
             if done is not None:
                 return await self._followed(done)
             if clock.monotonic() + pause > until:
@@ -97,6 +98,15 @@ class Control:
     async def _read(self, run: Run) -> Run | None:
         key = RunKey(tenant=run.tenant, run_id=run.id)
         return await self._services.runs.get(key, now=self._services.clock.now())
+
+    async def _done(self, tried: Sequence[_Try], standing: Run) -> _Try | None:
+        """Which of the puts the record that stands goes back to, if any."""
+        done = next((attempt for attempt in tried if attempt.is_in(standing)), None)
+        if done is None and any(attempt.first.seq <= standing.sealed.last_seq for attempt in tried):
+            # Its holder may have sealed the entry away meanwhile.
+            whole = merged(standing, await self._services.runs.segments(standing))
+            done = next((attempt for attempt in tried if attempt.is_in(whole)), None)
+        return done
 
     async def _followed(self, done: _Try) -> Done:
         """What follows the commit; only then is the operator answered."""

@@ -205,10 +205,14 @@ class Worker:
 
 
 def serve(settings: Settings, *, class_name: str, lanes: Sequence[str] | None = None, concurrency: int) -> Exit:
-    """Run a worker in this process until SIGTERM or SIGINT.
+    """Run a worker in this process until SIGTERM or SIGINT. Raises what `check` does."""
+    check(settings, class_name=class_name, lanes=lanes, concurrency=concurrency)
+    known = settings.classes[class_name].lanes
+    return asyncio.run(_serve(settings, class_name, lanes or known, concurrency))
 
-    Raises ValueError for a class or lane that is not configured, naming those there are.
-    """
+
+def check(settings: Settings, *, class_name: str, lanes: Sequence[str] | None, concurrency: int) -> None:
+    """Raises ValueError for a class or lane that is not configured, naming those there are."""
     if class_name not in settings.classes:
         raise ValueError(f"there is no class {class_name!r}; there are: {', '.join(sorted(settings.classes))}")
     known = settings.classes[class_name].lanes
@@ -217,7 +221,6 @@ def serve(settings: Settings, *, class_name: str, lanes: Sequence[str] | None = 
             raise ValueError(f"class {class_name!r} has no lane {lane!r}; it has: {', '.join(known)}")
     if concurrency < 1:
         raise ValueError("concurrency must be at least 1")
-    return asyncio.run(_serve(settings, class_name, lanes or known, concurrency))
 
 
 async def _serve(settings: Settings, class_name: str, lanes: Sequence[str], concurrency: int) -> Exit:

@@ -201,7 +201,9 @@ class Shell:
 
     def _only_a_glance(self) -> bool:
         """Whether there is nothing to write, and it is time to look."""
-        nothing = not self._inbox and self._tenure.renewal_left() > 0 and self._next_timer() > self._clock.now()
+        # A timer that brought no change (a look at a map is under way) must not keep it from looking for ever.
+        due = not self._stuck and self._next_timer() <= self._clock.now()
+        nothing = not self._inbox and self._tenure.renewal_left() > 0 and not due
         return nothing and self._glance_left() <= 0
 
     async def _glance(self) -> Lost | None:

@@ -4,7 +4,7 @@ After every write of a record:
 - its version is one more than the record's it replaces, under the same submission; a new row is
   version 1, or version 2 by a claim
 - its journal is gap-free, in order of time, and goes on from the one it replaces, unchanged
-- its status moved as the table of moves allows; a terminal record is never written again
+- its status moved as the table of moves allows; a terminal record is never written again, but by a redrive
 - what was settled stays as it was, and none of its attempts begins again; attempts only grow
 - another owner takes a running record only after its lease has ended by the true time, and only
   from a holder whom something happened to; what it takes over running is interrupted first
@@ -13,7 +13,12 @@ After every write of a record:
   out, or is an interruption of a step that is begun at most once
 - `attempts_exhausted` needs five crashes or interruptions in fact, `timed_out` and
   `expired_in_queue` a time that passed; the sweeper ends only queued runs, dead letters none
-- it stays within its tenant, and carries only its own run's data
+- it stays within its tenant, and carries only its own run's data, or what its fork took over
+- operators claim, renew and start nothing (`moves`); a paused run starts nothing and what is to be
+  cancelled is; a redrive keeps what succeeded and begins the rest again; a keyed move is made once
+- a signal is received once and passes one gate, never one that opened after an older gate; waits take their time
+- each end of a map's item that is recorded happened, is recorded once in a try, and in order; a map
+  ends when its execution has, and its output is its items' (`maps`)
 
 After every write, send, reservation and return of a place:
 - queued rows are within the bound
@@ -21,15 +26,19 @@ After every write, send, reservation and return of a place:
   returned once: by workers and the sweeper for a row that left the queue, by the API for a submit that came to nothing
 
 When a task begins:
-- the record says that this attempt has started, and no attempt begins twice
+- the record says that this attempt has started, and no attempt begins twice; its run has not ended
 
 All the time:
 - what the record calls started runs in its undisturbed holder; who renews has not stopped working
-- messages about a run are at most two, one for each submit and each thing that went wrong, and one for each pass
+- messages about a run are at most two, one for each submit, move, ring of a map and each thing that went
+  wrong, and one for each pass
+- what has ended is stopped; a holder hears of a cancellation within a third of a lease; once faults are
+  over, a run that was let go is taken up when it is due
 - no part of the code raises what it does not declare; nothing outlives a Lambda invocation
 
 At the end, when faults have stopped and the sweeper goes on:
 - every accepted run is terminal in bounded time, every id that was returned can be read
+- leaked places are healed, where the windows of their repair are short enough to see it
 - each key has one run; a step's state follows from those it needs, and from the journal
 - a step that is begun at most once was executed at most once after an interruption: never
 """
@@ -44,17 +53,17 @@ from typing import TYPE_CHECKING, Any
 from functions.engine.journal import EventType
 from functions.engine.message import Envelope
 from functions.engine.ports import RunKey
-from functions.engine.run import MOVES, Reason, Run, Status, StepState, StepStatus
+from functions.engine.run import MOVES, Run, Status, StepStatus
 from functions.engine.values import BlobRef, parse
 from functions.engine.waits import moment_of
 from tests.simulation.maps import Maps, by_look
 from tests.simulation.moves import Moves
+from tests.simulation.settlements import Settlements
 from tests.simulation.workload import Execution
 from tests.support.clock import START
 
 if TYPE_CHECKING:
     from functions.engine.expressions import Template
-    from functions.engine.workflow import Step
     from functions.tasks.context import Context
     from tests.simulation.nodes import Node
     from tests.simulation.simulation import Simulation
@@ -71,9 +80,6 @@ FROZEN_AT_MOST = 220.0
 COMES_BACK_WITHIN = 600.0
 """Seconds after which a due run is taken up: a minute for the sweeper, and the time of those in line before it."""
 
-REAL_FAULTS = frozenset({"Fail", "Retry", "timed_out", "interrupted"})
-"""How a step may fail here. Anything else would be ours."""
-
 
 class Audit:
     """Sees every write in the order they are done."""
@@ -88,6 +94,7 @@ class Audit:
         self.takeovers: Counter[RunKey] = Counter()
         self.moves = Moves(self)
         self.maps = Maps(self)
+        self.settlements = Settlements(self)
         self.passes = 0
         self.latest_return = 0.0
         self.reserved = 0
@@ -126,7 +133,7 @@ class Audit:
             self._follows(old, run)
         self._journal(old, run)
         self._author(old, run, node)
-        self._settlements(old, run)
+        self.settlements.written(old, run)
         renewed = run.lease_until is not None and (old is None or old.lease_until != run.lease_until)
         if renewed and run.lease_until is not None:
             self._lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
@@ -221,70 +228,7 @@ class Audit:
                 ago = now - execution.ended_at
                 self.hold(ago < AFTERMATH, "who renews works", f"{name}#{state.attempts} ended {ago:.0f} s ago")
 
-    # --- what is recorded, and what happened ----------------------------------------------------
-
-    def _settlements(self, old: Run | None, run: Run) -> None:
-        for name, state in run.steps.items():
-            before = None if old is None else old.steps.get(name)
-            if not state.settled or (before is not None and before.settled):
-                continue
-            step = self.simulation.workflow_of(run).steps[name]
-            if run.origin is not None and not state.attempts and state.status is not StepStatus.SKIPPED:
-                self._taken(run, name, state)
-            elif state.status is StepStatus.SUCCEEDED:
-                self._succeeded(run, step, state)
-            elif state.status is StepStatus.FAILED:
-                self._failed(run, step, state)
-        if run.status is Status.FAILED:
-            self._failure(old, run)
-        if run.status is Status.SUCCEEDED:
-            output = self.value(run, run.output)
-            self.hold(output["marker"] == self.value(run, run.input)["marker"], "data stays with its run", run.id)
-
-    def _succeeded(self, run: Run, step: Step, state: StepState) -> None:
-        if step.wait is not None:
-            return self.moves.passed(run, step, state)
-        if step.map is not None:
-            return self.maps.ended(run, step, state)
-        execution = self.simulation.ledger.executions.get((run.id, run.submission, step.name, state.attempts))
-        real = execution is not None and execution.end == "succeeded"
-        self.hold(real, "a success was executed", f"{step.name}#{state.attempts}")
-        same = execution is not None and self.value(run, state.output) == execution.output
-        return self.hold(same, "an output is what was returned", step.name)
-
-    def _failed(self, run: Run, step: Step, state: StepState) -> None:
-        if step.wait is not None:
-            return self.moves.missed(run, step, state)
-        if step.map is not None:
-            return self.maps.failed(step, state)
-        kind = "" if state.error is None else state.error.type
-        return self.hold(kind in REAL_FAULTS, "a step fails by itself", f"{step.name}: {state.error}")
-
-    def _taken(self, run: Run, name: str, state: StepState) -> None:
-        """A fork has taken a step over: as it was in the run it goes on from, at some time."""
-        assert run.origin is not None, "only forks take over"
-        source = RunKey(tenant=run.tenant, run_id=run.origin.run_id)
-        ends = [(s.status, s.output) for _, was in self.history[source] if (s := was.steps.get(name)) is not None]
-        self.hold((state.status, state.output) in ends, "a fork takes over what was done", f"{name}: {state}")
-
-    def _failure(self, old: Run | None, run: Run) -> None:
-        at = run.journal[-1].at
-        match run.reason:
-            case Reason.TIMED_OUT:
-                self.hold(at >= run.deadline, "a run times out in time", run.deadline)
-            case Reason.EXPIRED_IN_QUEUE:
-                late = run.queue_deadline is not None and at >= run.queue_deadline
-                self.hold(late and (old is None or old.status is Status.QUEUED), "a run expires in the queue", run.id)
-            case Reason.ATTEMPTS_EXHAUSTED:
-                limit = self.simulation.settings.max_crashes
-                key = RunKey(tenant=run.tenant, run_id=run.id)
-                worn = max((s.interruptions for s in run.steps.values()), default=0)
-                self.hold(max(worn, run.crashes) >= limit, "five crashes exhaust a run", (worn, run.crashes))
-                self.hold(self.takeovers[key] >= limit, "five crashes in fact", self.takeovers[key])
-            case _:
-                self.hold(
-                    any(s.status is StepStatus.FAILED for s in run.steps.values()), "a step failed the run", run.id
-                )
+    # --- payloads and executions ------------------------------------------------------------------
 
     def value(self, run: Run, value: Any) -> Any:
         """A payload of the run's, from where it lies: under the run's own prefix, or its forebears'."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from functions.engine.fanout import MapRecord
+from functions.engine.fanout import MapRecord, Via, execution_name
 from functions.engine.ports import MapKey, RunKey
 from functions.engine.run import Run, Status, StepState
 from functions.engine.workflow import Step
@@ -72,6 +72,7 @@ class Maps:
         hold = self._audit.hold
         assert step.map is not None, "only maps end so"
         assert state.map is not None, "and they have begun"
+        self._over(run, step, state)
         outputs = self._audit.value(run, state.output)
         hold(len(outputs) == state.map.items, "a map has an output for each item", f"{step.name}: {len(outputs)}")
         for index, output in enumerate(outputs):
@@ -81,14 +82,22 @@ class Maps:
         hold(failed == state.map.failed, "a map counts what failed", f"{step.name}: {failed}")
         hold(step.map.tolerate.bears(failed, len(outputs)), "a map bears what it may", f"{step.name}: {failed}")
 
-    def failed(self, step: Step, state: StepState) -> None:
+    def failed(self, run: Run, step: Step, state: StepState) -> None:
         """A map has failed: more of its items than it bears, or its worker died where that ends it."""
         kind = "" if state.error is None else state.error.type
         assert step.map is not None, "only maps fail so"
         if kind == "interrupted":
             return
+        self._over(run, step, state)
         borne = state.map is None or step.map.tolerate.bears(state.map.failed or 0, state.map.items)
         self._audit.hold(kind == "items_failed" and not borne, "a map fails by its items", f"{step.name}: {kind}")
+
+    def _over(self, run: Run, step: Step, state: StepState) -> None:
+        """A map elsewhere ends when its execution has."""
+        name = execution_name(run.id, run.submission, step.name, run.try_number)
+        elsewhere = state.map is not None and state.map.via is Via.STEP_FUNCTIONS
+        going = elsewhere and self._audit.simulation.machine.executions.get(name, False)
+        self._audit.hold(not going, "a map ends when its execution has", name)
 
     def _happened(self, run: Run, step: str, index: int, output: object) -> bool:
         executions = self._audit.simulation.ledger.items.get((run.id, run.submission, step, index), ())

@@ -25,7 +25,7 @@ from functions.engine.run import Run, Status, StepStatus
 from functions.engine.terms import Terms
 from functions.engine.workflow import OnInterrupt, Step, Workflow
 from functions.runtime import control as moves
-from functions.runtime import mapbatch, repair, runner, sweep
+from functions.runtime import runner, sweep
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.executions import Executions
 from functions.runtime.payloads import payload_key
@@ -344,13 +344,6 @@ def batches_are_recorded_over() -> Iterator[None]:
 
 
 @contextmanager
-def batches_do_not_ask() -> Iterator[None]:
-    """A batch works whether somebody waits for it or not (R9)."""
-    with patch.object(mapbatch, "_waits", lambda run, order: order.step in run.steps):
-        yield
-
-
-@contextmanager
 def a_map_is_looked_at_once() -> Iterator[None]:
     """An open map is over when it is looked at, whether it goes on or not (R9)."""
 
@@ -358,13 +351,6 @@ def a_map_is_looked_at_once() -> Iterator[None]:
         return False
 
     with patch.object(MemoryFanOut, "going", gone):
-        yield
-
-
-@contextmanager
-def one_finding_is_enough() -> Iterator[None]:
-    """The repair of places subtracts what it sees at once (R6)."""
-    with patch.object(repair, "leaked", lambda first, second, *, again: second.surplus):
         yield
 
 

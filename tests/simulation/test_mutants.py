@@ -33,6 +33,7 @@ NOTICED_FROM = {
     mutants.waits_end_early: 1,
     mutants.batches_are_recorded_over: 145,
     mutants.nobody_repairs_places: 8,
+    mutants.a_map_is_looked_at_once: 185,
 }
 """Each mutant, and a seed shortly before the first that noticed it: only to be quick about it."""
 

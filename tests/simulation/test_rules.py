@@ -170,3 +170,33 @@ def test_an_operators_own_write_may_get_no_answer(kind: Operation) -> None:
         return site.name.startswith("api") and any(call in site.name for call in ("runs.", "queue.send"))
 
     _all_kept(deployment, *blows, depth=2, where=where, least=20)
+
+
+def test_an_unkeyed_signal_is_received_once_though_its_write_gets_no_answer() -> None:
+    """R10. The API knows its own write in the record that stands."""
+    moves = [Order(at=4.0, kind=Operation.SIGNAL, number=1)]
+    deployment = replace(one_run(GATED, lease_seconds=15), orders=moves)
+    blows = (Blow(Fault.DONE, 0.1),)
+
+    def where(site: Site) -> bool:
+        return site.name.startswith("api") and "runs.put" in site.name
+
+    _all_kept(deployment, *blows, depth=1, where=where, least=2)
+    # Its holder seals the entry away before the API looks.
+    sealing = replace(deployment, encoded=True, orders=[replace(moves[0], at=1.2)])
+    _all_kept(sealing, Blow(Fault.DONE, 0.9), depth=1, where=where, least=2)
+    with mutants.an_unanswered_move_is_made_again():
+        assert any(explore(deployment, blows, depth=1, where=where))
+
+
+def test_a_holder_that_dies_in_a_pause_is_missed_at_the_resume() -> None:
+    """R7, R10. What it had begun is interrupted then."""
+    moves = [
+        Order(at=4.0, kind=Operation.PAUSE, number=1),
+        Order(at=60.0, kind=Operation.RESUME, number=2),
+    ]
+    deployment = replace(one_run(CHAIN, lease_seconds=15), orders=moves)
+    blows, puts = (Blow(Fault.DIE_BEFORE), Blow(Fault.DIE_AFTER)), _of_workers("runs.put")
+    _all_kept(deployment, *blows, depth=1, where=puts, least=4)
+    with mutants.a_resume_forgets_the_dead():
+        assert any(explore(deployment, blows, depth=1, where=puts))

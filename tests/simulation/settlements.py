@@ -1,0 +1,90 @@
+"""What is recorded, and what happened: every end of a step or a run in a record is one of the ledger's, or of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from functions.engine.ports import RunKey
+from functions.engine.run import Reason, Run, Status, StepState, StepStatus
+
+if TYPE_CHECKING:
+    from functions.engine.workflow import Step
+    from tests.simulation.audit import Audit
+
+REAL_FAULTS = frozenset({"Fail", "Retry", "timed_out", "interrupted"})
+"""How a step may fail here. Anything else would be ours."""
+
+
+class Settlements:
+    """The audit's part about ends."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._hold = audit.hold
+        self._value = audit.value
+
+    def written(self, old: Run | None, run: Run) -> None:
+        """A record was written: what it settles for the first time."""
+        for name, state in run.steps.items():
+            before = None if old is None else old.steps.get(name)
+            if not state.settled or (before is not None and before.settled):
+                continue
+            step = self._audit.simulation.workflow_of(run).steps[name]
+            if run.origin is not None and not state.attempts and state.status is not StepStatus.SKIPPED:
+                self._taken(run, name, state)
+            elif state.status is StepStatus.SUCCEEDED:
+                self._succeeded(run, step, state)
+            elif state.status is StepStatus.FAILED:
+                self._failed(run, step, state)
+        if run.status is Status.FAILED:
+            self._failure(old, run)
+        if run.status is Status.SUCCEEDED:
+            output = self._value(run, run.output)
+            self._hold(output["marker"] == self._value(run, run.input)["marker"], "data stays with its run", run.id)
+
+    def _succeeded(self, run: Run, step: Step, state: StepState) -> None:
+        if step.wait is not None:
+            return self._audit.moves.passed(run, step, state)
+        if step.map is not None:
+            return self._audit.maps.ended(run, step, state)
+        execution = self._audit.simulation.ledger.executions.get((run.id, run.submission, step.name, state.attempts))
+        real = execution is not None and execution.end == "succeeded"
+        self._hold(real, "a success was executed", f"{step.name}#{state.attempts}")
+        same = execution is not None and self._value(run, state.output) == execution.output
+        return self._hold(same, "an output is what was returned", step.name)
+
+    def _failed(self, run: Run, step: Step, state: StepState) -> None:
+        if step.wait is not None:
+            return self._audit.moves.missed(run, step, state)
+        if step.map is not None:
+            return self._audit.maps.failed(run, step, state)
+        kind = "" if state.error is None else state.error.type
+        return self._hold(kind in REAL_FAULTS, "a step fails by itself", f"{step.name}: {state.error}")
+
+    def _taken(self, run: Run, name: str, state: StepState) -> None:
+        """A fork has taken a step over: as it was in the run it goes on from, at some time."""
+        assert run.origin is not None, "only forks take over"
+        source = RunKey(tenant=run.tenant, run_id=run.origin.run_id)
+        ends = [
+            (s.status, s.output) for _, was in self._audit.history[source] if (s := was.steps.get(name)) is not None
+        ]
+        self._hold((state.status, state.output) in ends, "a fork takes over what was done", f"{name}: {state}")
+
+    def _failure(self, old: Run | None, run: Run) -> None:
+        at = run.journal[-1].at
+        match run.reason:
+            case Reason.TIMED_OUT:
+                self._hold(at >= run.deadline, "a run times out in time", run.deadline)
+            case Reason.EXPIRED_IN_QUEUE:
+                late = run.queue_deadline is not None and at >= run.queue_deadline
+                self._hold(late and (old is None or old.status is Status.QUEUED), "a run expires in the queue", run.id)
+            case Reason.ATTEMPTS_EXHAUSTED:
+                limit = self._audit.simulation.settings.max_crashes
+                key = RunKey(tenant=run.tenant, run_id=run.id)
+                worn = max((s.interruptions for s in run.steps.values()), default=0)
+                self._hold(max(worn, run.crashes) >= limit, "five crashes exhaust a run", (worn, run.crashes))
+                self._hold(self._audit.takeovers[key] >= limit, "five crashes in fact", self._audit.takeovers[key])
+            case _:
+                self._hold(
+                    any(s.status is StepStatus.FAILED for s in run.steps.values()), "a step failed the run", run.id
+                )
