@@ -29,8 +29,8 @@ $(READY): pyproject.toml requirements-dev.lock
 demo: $(READY)  ## Deploy to the embedded emulator, run a diamond, kill its worker, watch it finish
 	@$(BIN)/fanfold demo
 
-test: $(READY)  ## Every test, the emulator included
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+test: $(READY)  ## Every test, the emulator included; the faults on the stack are `make faults`
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/e2e/test_faults.py
 
 test-fast: $(READY)  ## Only the tests that need neither emulator nor CDK
 	@$(BIN)/python -m pytest -q tests/unit tests/arch tests/contract -m "not emulator"
@@ -41,7 +41,7 @@ FIRST ?= 1
 simulate: $(READY)  ## Play SEEDS schedules of faults from seed FIRST on, over all processors
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
-# `make test` does it with 100. The seed draws whom to kill at random; when, real processes decide.
+# The seed draws whom to kill at random; when, real processes decide.
 RUNS ?= 100
 SEED ?= 1
 faults: $(READY)  ## Kill, freeze, purge and restart under RUNS runs on the local stack, chances from SEED

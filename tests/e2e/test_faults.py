@@ -77,6 +77,9 @@ QUICK = {"pace": {"ms": 20}}
 SLOW = {"pace": {"ms": 100, "after_ms": 60}}
 """Time enough between an effect and its step's end to be killed there."""
 
+STEADY = {"pace": {"ms": 600, "after_ms": 100}}
+"""Slow enough that on a fast machine, too, a chain is met in the middle of each of its steps."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def workflows(site: Site) -> None:
@@ -189,7 +192,7 @@ def test_worker_processes_killed_at_every_step_boundary_and_at_random_lose_and_r
                 fleet.start(ready=False)
             return True
 
-        ids = site.submit(mixed(RUNS))
+        ids = site.submit(mixed(RUNS, STEADY))
         fleet.start(4, ready=False)
         kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
         site.ended(ids, seconds=PATIENCE_SECONDS)
@@ -211,7 +214,7 @@ def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_r
             return False
         return True
 
-    ids = site.submit(mixed(RUNS))
+    ids = site.submit(mixed(RUNS, STEADY))
     functions(site)
     kills = kill_at_every_boundary_and_at_random(site, ids, kill, dice)
     site.ended(ids, seconds=PATIENCE_SECONDS)

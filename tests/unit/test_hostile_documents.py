@@ -184,7 +184,7 @@ def test_checking_a_document_takes_work_linear_in_its_size(make: Callable[[int],
 
 
 def test_a_document_over_the_limit_is_told_so_and_looked_at_no_further() -> None:
-    big = {"name": "w", "steps": {f"s{n}": {"task": "no.such", "input": "x" * 100} for n in range(5_000)}}
+    big = {"name": "w", "steps": {f"s{n}": {"task": "no.such", "input": "x" * 400} for n in range(5_000)}}
     problems = problems_of(big, name=None, tasks=TASKS, classes=CLASSES)
     assert [problem.pointer for problem in problems] == [""]
 
