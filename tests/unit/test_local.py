@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,10 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
             [sys.executable, "-c", script], dict(os.environ), log=tmp_path / "log", seconds=1.5, failure="It failed"
         )
     pid = int((tmp_path / "log").read_text().splitlines()[-1])
+    # A killed process is still to be seen until the system has taken it away.
+    until = time.monotonic() + 10
+    while "sleep" in emulator.command_line(pid) and time.monotonic() < until:
+        time.sleep(0.02)
     assert "sleep" not in emulator.command_line(pid)
 
 
