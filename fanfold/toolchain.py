@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -43,9 +44,15 @@ def check_node(environ: Mapping[str, str]) -> None:
 def install_cdk(environ: Mapping[str, str], log: Path) -> bool:
     """Install what package-lock.json pins, unless it is there; says whether there was something to do.
 
+    Two that come at once take turns, since `npm ci` begins by removing what another may just be using.
     Raises `LocalError` when npm fails, which mostly means that there is no network.
     """
-    wanted = hashlib.sha256((CHECKOUT / "package-lock.json").read_bytes()).hexdigest()
+    with (CHECKOUT / "package-lock.json").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _install_cdk(hashlib.sha256(lock.read()).hexdigest(), environ, log)
+
+
+def _install_cdk(wanted: str, environ: Mapping[str, str], log: Path) -> bool:
     modules = CHECKOUT / "node_modules"
     stamp = modules / ".fanfold-lock"
     if cdk_path().exists() and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
@@ -57,6 +64,7 @@ def install_cdk(environ: Mapping[str, str], log: Path) -> bool:
         log=log,
         seconds=NPM_SECONDS,
         failure="npm could not install the CDK command line (is there a network?)",
+        folder=CHECKOUT,
     )
     stamp.write_text(wanted, encoding="utf-8")
     return True

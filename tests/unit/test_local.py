@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,38 @@ def test_what_is_written_is_read_back_and_a_broken_file_says_what_removes_it(tmp
     (tmp_path / "local.json").write_text("[]")
     with pytest.raises(LocalError, match="fanfold down"):
         local.read(tmp_path)
+
+
+NPM = """#!{python}
+import pathlib, shutil, time
+with open({calls!r}, "a") as calls:
+    calls.write("ci\\n")
+modules = pathlib.Path({modules!r})
+assert modules.parent == pathlib.Path.cwd()
+shutil.rmtree(modules, ignore_errors=True)
+time.sleep(0.2)
+path = modules / ".bin/cdk"
+path.parent.mkdir(parents=True)
+path.touch()
+"""
+
+
+def test_two_that_install_at_once_take_turns_and_both_find_the_command_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, "CHECKOUT", project)
+    (project / "package-lock.json").write_text("{}")
+    calls = project / "calls"
+    npm = project / "npm"
+    npm.write_text(NPM.format(python=sys.executable, calls=str(calls), modules=str(project / "node_modules")))
+    npm.chmod(0o755)
+
+    def install(number: int) -> bool:
+        return (
+            toolchain.install_cdk({"PATH": str(project)}, project / f"{number}.log") and toolchain.cdk_path().exists()
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        installed = list(pool.map(install, range(4)))
+    assert (sorted(installed), calls.read_text()) == ([False, False, False, True], "ci\n")
+    assert toolchain.cdk_path().exists()
