@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export CDK_DISABLE_CLI_TELEMETRY := true
 
-.PHONY: help setup demo test test-fast simulate faults check format lock synth clean
+.PHONY: help setup demo test test-fast test-localstack simulate faults check format lock synth clean
 
 help:  ## Print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(READY)  ## Make the virtual environment .venv with everything in it
 
@@ -29,8 +29,8 @@ $(READY): pyproject.toml requirements-dev.lock
 demo: $(READY)  ## Deploy to the embedded emulator, run a diamond, kill its worker, watch it finish
 	@$(BIN)/fanfold demo
 
-test: $(READY)  ## Every test, the emulator included; the faults on the stack are `make faults`
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/e2e/test_faults.py
+test: $(READY)  ## Every test, the emulator included
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-fast: $(READY)  ## Only the tests that need neither emulator nor CDK
 	@$(BIN)/python -m pytest -q tests/unit tests/arch tests/contract -m "not emulator"
@@ -45,7 +45,13 @@ simulate: $(READY)  ## Play SEEDS schedules of faults from seed FIRST on, over a
 RUNS ?= 100
 SEED ?= 1
 faults: $(READY)  ## Kill, freeze, purge and restart under RUNS runs on the local stack, chances from SEED
-	@FAULTS_RUNS=$(RUNS) FAULTS_SEED=$(SEED) $(BIN)/python -m pytest tests/e2e/test_faults.py --durations=0
+	@FAULTS_RUNS=$(RUNS) FAULTS_SEED=$(SEED) $(BIN)/python -m pytest tests/e2e/test_faults.py tests/e2e/test_kills.py \
+	  --durations=0
+
+# Nothing is started or stopped there; what the tests deploy is deleted again. docs/development.md has what is needed.
+test-localstack: $(READY)  ## The integration tests in an emulator that runs: make test-localstack ENDPOINT=URL [API=rest]
+	@test -n "$(ENDPOINT)" || { echo "ENDPOINT=… names the emulator, e.g. http://127.0.0.1:4566" >&2; exit 2; }
+	@FANFOLD_TEST_ENDPOINT=$(ENDPOINT) FANFOLD_TEST_API=$(API) $(BIN)/python -m pytest tests/integration
 
 check: $(READY)  ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .
@@ -62,7 +68,10 @@ lock: $(READY)  ## Pin every dependency again, by hash and without addresses
 	  "$$uv" pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url -o requirements-dev.lock && \
 	  "$$uv" pip compile --quiet infra/layer.in --generate-hashes --no-emit-index-url --only-binary :all: \
-	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements.lock
+	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements.lock && \
+	  "$$uv" pip compile --quiet pyproject.toml --extra service --constraint requirements.lock \
+	    --generate-hashes --no-emit-index-url --only-binary :all: \
+	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements-worker.lock
 
 synth: $(READY) node_modules/.package-lock.json  ## Synthesize the CloudFormation template into cdk.out
 	@npx --no-install cdk synth --quiet

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from fanfold.aio import AsyncClient
+from typing import TYPE_CHECKING, Any
+
 from fanfold.client import Client
-from fanfold.problems import ApiError, Invalid, NotFound, NotReachable, Problem, Refused, StateConflict, Unauthorized
+from fanfold.problems import (
+    ApiError,
+    Invalid,
+    NotFanfold,
+    NotFound,
+    NotReachable,
+    Problem,
+    Refused,
+    ServiceFailure,
+    StateConflict,
+    Unauthorized,
+)
+
+if TYPE_CHECKING:
+    from fanfold.aio import AsyncClient
 
 __all__ = [
     "ApiError",
     "AsyncClient",
     "Client",
     "Invalid",
+    "NotFanfold",
     "NotFound",
     "NotReachable",
     "Problem",
     "Refused",
+    "ServiceFailure",
     "StateConflict",
     "Unauthorized",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # asyncio is more than half of the import's time, and most programs that import this package have no use for it.
+    if name == "AsyncClient":
+        from fanfold.aio import AsyncClient
+
+        return AsyncClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
-from fanfold.problems import problem
+from fanfold.problems import NotFanfold, problem
 from fanfold.results import Accepted, BatchResult, EventPage, Health, Queue, Registration, Run, RunPage
 
 T = TypeVar("T")
@@ -29,30 +29,36 @@ BATCH = 100
 REPEATED = frozenset({429, 502, 503, 504})
 """Answers that ask to come again."""
 
+_NOBODYS = frozenset({404, 405, 410, 501})
+"""What other servers answer to paths and methods they do not know; from this service they come with a problem."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """One request, whose answer's JSON is a `T`. `path` is relative to the API's base URL."""
+    """One request, whose answer's JSON is a `T`. `path` is relative to the API's base URL.
+
+    `has` is a member every right answer has; `unwrap`: that member is the `T`.
+    """
 
     method: str
     path: str
+    has: str
     query: Mapping[str, str | list[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
-    unwrap: str | None = None
+    unwrap: bool = False
 
 
 def health() -> Call[Health]:
     """Is the service there (no token needed)."""
-    return Call(method="GET", path="v1/health")
+    return Call(method="GET", path="v1/health", has="status")
 
 
 def apply(name: str, document: str | bytes, *, media_type: str) -> Call[Registration]:
     """Register a workflow document, `application/json` or `application/yaml`."""
     data = document.encode() if isinstance(document, str) else document
-    return Call(
-        method="PUT", path=f"v1/workflows/{quote(name, safe='')}", headers={"content-type": media_type}, body=data
-    )
+    path = f"v1/workflows/{quote(name, safe='')}"
+    return Call(method="PUT", path=path, has="version", headers={"content-type": media_type}, body=data)
 
 
 def submit(
@@ -71,6 +77,7 @@ def submit(
     return Call(
         method="POST",
         path="v1/runs",
+        has="id",
         headers={"content-type": "application/json", "idempotency-key": key},
         body=json.dumps(body, allow_nan=False).encode(),
     )
@@ -81,9 +88,10 @@ def submit_many(runs: Sequence[Mapping[str, Any]], *, key: str) -> Call[list[Bat
     return Call(
         method="POST",
         path="v1/runs/batch",
+        has="results",
+        unwrap=True,
         headers={"content-type": "application/json", "idempotency-key": key},
         body=json.dumps({"runs": list(runs)}, allow_nan=False).encode(),
-        unwrap="results",
     )
 
 
@@ -96,40 +104,45 @@ def get(run_id: str, *, wait: int, steps: str | None = None, inline: bool = Fals
         query["inline"] = "true"
     if progress:
         query["progress"] = "true"
-    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}", query=query)
+    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}", has="id", query=query)
 
 
 def events(run_id: str, *, after: int, wait: int) -> Call[EventPage]:
     """The journal after a `seq`, holding the answer up to `wait` seconds until there is something."""
     query = {"after": str(after), "limit": "200"} | ({"wait": str(wait)} if wait else {})
-    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}/events", query=query)
+    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}/events", has="events", query=query)
 
 
 def runs(*, status: str | None, workflow: str | None, tags: list[str], limit: int, cursor: str | None) -> Call[RunPage]:
     """One page of runs, newest first."""
     wanted: dict[str, str | list[str] | None] = {"status": status, "workflow": workflow, "tag": tags, "cursor": cursor}
     query = {name: value for name, value in wanted.items() if value}
-    return Call(method="GET", path="v1/runs", query={**query, "limit": str(limit)})
+    return Call(method="GET", path="v1/runs", has="runs", query={**query, "limit": str(limit)})
 
 
 def queues() -> Call[list[Queue]]:
     """How full each class is."""
-    return Call(method="GET", path="v1/queues", unwrap="queues")
+    return Call(method="GET", path="v1/queues", has="queues", unwrap=True)
 
 
-def value_of(call: Call[T], *, status: int, body: bytes, retry_after: str | None) -> T:
-    """The JSON an answer carries; raises the `Problem` it states instead."""
+def value_of(call: Call[T], *, url: str, status: int, body: bytes, retry_after: str | None) -> T:
+    """The JSON that an answer from `url` carries.
+
+    Raises the `Problem` it states instead, `NotFanfold` for what this service never answers.
+    """
     try:
         value = json.loads(body) if body else None
     except ValueError as error:
-        if status < 400:
-            raise problem(502, {"detail": "the answer is not JSON: is this a Fanfold API's address?"}) from error
+        if status < 400 or status in _NOBODYS:
+            raise NotFanfold(f"the answer is not JSON: is {url} a Fanfold API's address?") from error
         value = None
+    if status in _NOBODYS and not (isinstance(value, Mapping) and "title" in value):
+        raise NotFanfold(f"HTTP {status}, and no word of why: is {url} a Fanfold API's address?")
     if status >= 400:
         raise problem(status, value, retry_after_seconds=seconds_of(retry_after))
-    if call.unwrap is not None and isinstance(value, dict):
-        value = value.get(call.unwrap, value)
-    return cast(T, value)  # the API's contract says that this call's answer is a T
+    if not (isinstance(value, Mapping) and call.has in value):
+        raise NotFanfold(f"the answer has no {call.has!r}: is {url} a Fanfold API's address?")
+    return cast(T, value[call.has] if call.unwrap else value)  # the API's contract says that this call's answer is a T
 
 
 def seconds_of(retry_after: str | None) -> float | None:

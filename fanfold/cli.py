@@ -1,19 +1,22 @@
 """`fanfold`, the command line: its commands, and what each failure means as an exit status.
 
 0 done · 1 the run failed · 2 usage, or a request the service finds wrong · 3 refused for load (429) ·
-4 not reachable, or not able to.
+4 not reachable, not a Fanfold API, or not able to.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
-from fanfold.commands import control, explore, output, runs, service, stack
+from fanfold.commands import control, dashboard, doctor, explore, output, runs, service, stack
 from fanfold.local import LocalError
-from fanfold.problems import NotReachable, Problem, Refused, ServiceFailure
+from fanfold.problems import NotFanfold, NotReachable, Problem, Refused, ServiceFailure
+from functions.runtime.version import VERSION
 
 app = typer.Typer(
     help="Durable multi-step runs on AWS without servers.",
@@ -37,38 +40,81 @@ for command in (
     control.redrive,
     control.fork,
     explore.explore,
+    dashboard.dashboard,
     service.worker,
     service.queues,
+    doctor.doctor,
 ):
     app.command()(command)
 app.add_typer(service.token_app, name="token")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"fanfold {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def fanfold(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = (
+        False
+    ),
+) -> None:
+    """Durable multi-step runs on AWS without servers."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives its exit status. Every failure is one sentence on stderr."""
+    """Run one command; gives its exit status.
+
+    Every failure is one sentence on stderr, or with `--json` a problem: an object of one line, as the API answers.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    json_ = "--json" in given
     try:
-        app(args=None if argv is None else list(argv), prog_name="fanfold")
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 1 if leaving.code else 0
+        return _run(given, json_=json_)
     except LocalError as error:
-        output.say(str(error))
+        kind = "usage" if error.status == output.USAGE else "local-stack"
+        output.complain({"type": kind, "title": "Not done", "detail": str(error)}, str(error), json_=json_)
         return error.status
     except NotReachable as error:
-        output.say(f"Not reachable: {error}")
+        told = {"type": "not-reachable", "title": "Not reachable", "detail": str(error)}
+        output.complain(told, f"Not reachable: {error}", json_=json_)
         return output.NOT_REACHABLE
-    except Refused as error:
-        when = error.retry_after_seconds
-        output.say(f"Refused: {error}" + (f" (again in {when:g} s)" if when is not None else ""))
-        return output.REFUSED
-    except ServiceFailure as error:
-        output.say(f"The service failed (HTTP {error.status}): {error}")
+    except NotFanfold as error:
+        told = {"type": "not-fanfold", "title": "Not a Fanfold API", "detail": str(error)}
+        output.complain(told, f"Not a Fanfold API: {error}", json_=json_)
         return output.NOT_REACHABLE
     except Problem as error:
-        output.say(f"{error} (HTTP {error.status})")
-        return output.USAGE
+        sentence, status = _meaning(error)
+        output.complain(error.content(), sentence, json_=json_)
+        return status
     except KeyboardInterrupt:
         return output.INTERRUPTED
-    return 0
+
+
+def _run(given: list[str], *, json_: bool) -> int:
+    try:
+        # Typer draws a box around a wrong word; a program that asked for JSON can't read that.
+        status = app(args=given, prog_name="fanfold", standalone_mode=not json_)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1 if leaving.code else 0
+    except TyperException as error:
+        told = {"type": "usage", "title": "Wrong usage", "detail": error.format_message()}
+        output.complain(told, error.format_message(), json_=json_)
+        return error.exit_code
+    return status if isinstance(status, int) else 0
+
+
+def _meaning(error: Problem) -> tuple[str, int]:
+    """A problem as a sentence, and as an exit status."""
+    match error:
+        case Refused(retry_after_seconds=when):
+            return f"Refused: {error}" + (f" (again in {when:g} s)" if when is not None else ""), output.REFUSED
+        case ServiceFailure():
+            return f"The service failed (HTTP {error.status}): {error}", output.NOT_REACHABLE
+        case _:
+            return f"{error} (HTTP {error.status})", output.USAGE
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import re
 import secrets
 import sys
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fanfold import emulator, local, tokens, toolchain
+from fanfold import bridge, emulator, local, tokens, toolchain
 from fanfold.client import Client
 from fanfold.local import CHECKOUT, LocalError, LocalStack
 from fanfold.problems import ApiError
@@ -41,6 +42,7 @@ class Options:
 
     port: int | None = None
     endpoint: str | None = None
+    api: str = "http"
     workers: str = "lambda"
     max_queue_depth: int | None = None
     settings: Mapping[str, Any] | None = None
@@ -64,7 +66,9 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
     if own and known is None:
         emulator.check_version()
         emulator.check_port(port)
+        _stop_bridge(local.read(state), state)
         local.remove(state)  # what it told of is gone
+        bridge.forget(state)
     state.mkdir(parents=True, exist_ok=True)
     log = state / "deploy.log"
     log.write_bytes(b"")
@@ -79,6 +83,7 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
         pid = started or (known.pid if known else None)
         stack = _deploy(options, endpoint=endpoint, state=state, environ=environ, report=report)
         stack = replace(stack, port=port if own else None, pid=pid)
+        _complete(stack)
         with _timed(report, "token and examples") as said:
             stack = _with_token(stack, previous)
             said(", ".join(_apply_examples(stack)) or "no examples here")
@@ -86,8 +91,28 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
         if started is not None:
             emulator.stop(started, port, state)
         raise
+    return _with_bridge(stack, previous, state=state, environ=environ)
+
+
+def _with_bridge(
+    stack: LocalStack, previous: LocalStack | None, *, state: Path, environ: Mapping[str, str]
+) -> LocalStack:
+    """Write the stack down, and have its metrics fed into its CloudWatch: by the process that does already, if any."""
+    if previous is not None and previous.bridge_pid is not None:
+        if previous.endpoint == stack.endpoint and bridge.is_ours(previous.bridge_pid, state):
+            stack = replace(stack, bridge_pid=previous.bridge_pid)
+            local.write(state, stack)
+            return stack
+        _stop_bridge(previous, state)
+    local.write(state, stack)  # the bridge reads it
+    stack = replace(stack, bridge_pid=bridge.start(state, environ))
     local.write(state, stack)
     return stack
+
+
+def _stop_bridge(stack: LocalStack | None, state: Path) -> None:
+    if stack is not None and stack.bridge_pid is not None:
+        bridge.stop(stack.bridge_pid, state)
 
 
 def down(*, state: Path) -> bool:
@@ -97,6 +122,7 @@ def down(*, state: Path) -> bool:
     except LocalError:
         stack = None  # a file nobody can read names no process to stop
     there = (state / local.FILE).exists()
+    _stop_bridge(stack, state)
     if stack is not None and stack.pid is not None and stack.port is not None:
         emulator.stop(stack.pid, stack.port, state)
     local.remove(state)
@@ -109,6 +135,14 @@ def running(state: Path) -> LocalStack | None:
     if stack is None or stack.pid is None or stack.port is None:
         return None
     return stack if emulator.is_ours(stack.pid, stack.port, state) else None
+
+
+def elsewhere(state: Path) -> LocalStack | None:
+    """The stack of this state folder in an emulator that somebody else started and that still answers."""
+    stack = local.read(state)
+    if stack is None or stack.pid is not None:
+        return None
+    return stack if emulator.answers(stack.endpoint) else None
 
 
 @contextmanager
@@ -128,11 +162,15 @@ def _deploy(options: Options, *, endpoint: str, state: Path, environ: Mapping[st
     settings = dict(options.settings or {})
     if options.max_queue_depth is not None:
         settings["max_queue_depth"] = options.max_queue_depth
-    context = {"local": "true", "stack": STACK, "ledger": str(ledger)}
+    context = {"local": "true", "stack": STACK, "ledger": str(ledger), "api": options.api}
     if settings:
         context["settings"] = json.dumps(settings)
     if options.workers == "none":
         context["mappings"] = "false"
+    if not emulator.runs_functions_here(endpoint):
+        # Containers have none of our dependencies, and are best of the machine's own kind.
+        context["layer"] = "true"
+        context["architecture"] = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
     env = _cdk_environment(environ, endpoint)
     bare = [str(toolchain.cdk_path()), "--no-notices"]
     with _timed(report, "cdk bootstrap"):
@@ -191,16 +229,30 @@ def _described(facts: Mapping[str, str], *, endpoint: str, ledger: Path, options
         queues={name: given["queues"] for name, given in classes.items()},
         env=env,
         functions=json.loads(facts["Functions"]),
-        options={"workers": options.workers, "max_queue_depth": options.max_queue_depth},
+        log_groups=json.loads(facts["LogGroups"]),
+        options={"api": options.api, "workers": options.workers, "max_queue_depth": options.max_queue_depth},
     )
 
 
 def local_api_url(stated: str, endpoint: str) -> str:
-    """Where an emulator serves an HTTP API: the host name that CloudFormation states resolves nowhere."""
-    found = re.match(r"https?://([a-z0-9]+)\.execute-api\.", stated)
+    """Where an emulator serves an API: the host name that CloudFormation states resolves nowhere.
+
+    A REST API's address has its stage in it, an HTTP API's none.
+    """
+    found = re.match(r"https?://([a-z0-9]+)\.execute-api\.[^/]+/(\w*)", stated)
     if found is None:
         raise LocalError(f"The deployed API's address {stated!r} is of no kind known here.")
-    return f"{endpoint}/_aws/execute-api/{found[1]}/$default"
+    api_id, stage = found.groups()
+    if stage:
+        return f"{endpoint}/restapis/{api_id}/{stage}/_user_request_"
+    return f"{endpoint}/_aws/execute-api/{api_id}/$default"
+
+
+def _complete(stack: LocalStack) -> None:
+    """What emulators lose of the template is set by hand."""
+    from fanfold.doctor.emulated import complete  # with boto3, which no other command needs
+
+    complete(stack, now=datetime.now(UTC))
 
 
 def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:

@@ -121,6 +121,19 @@ def answers(endpoint: str) -> bool:
         return False
 
 
+def runs_functions_here(endpoint: str) -> bool:
+    """Whether the emulator there runs functions in this machine's own interpreter, as MiniStack does.
+
+    Others (LocalStack) run them in containers, which have nothing but what ships.
+    """
+    try:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"{endpoint.rstrip('/')}/_ministack/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
 def is_ours(pid: int, port: int, state: Path) -> bool:
     """Whether that process is the emulator started for this port and state folder, by its command line."""
     return f"fanfold.emulator --port {port} --state {state}" in command_line(pid)

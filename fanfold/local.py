@@ -35,8 +35,9 @@ class LocalStack:
     """A deployed local stack.
 
     `env` is the environment its functions have; `queues` maps class and role to a queue URL;
-    `ledger` is the absolute path to which `chaos.effect` appends; `pid` is the emulator's, None
-    where `--endpoint` named somebody else's.
+    `ledger` is the absolute path to which `chaos.effect` appends; `log_groups` are the functions', by the
+    same names as `functions`; `pid` is the emulator's, None where `--endpoint` named somebody else's;
+    `bridge_pid` that of the process that feeds the stack's metrics into its CloudWatch.
     """
 
     api_url: str
@@ -50,9 +51,11 @@ class LocalStack:
     queues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
+    log_groups: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     port: int | None = None
     pid: int | None = None
+    bridge_pid: int | None = None
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of a process that works on this stack: `environ` over the deployment's settings.

@@ -41,6 +41,7 @@ def signal(run_id: str, name: str, payload: Any, *, key: str) -> Call[SignalRece
     return Call(
         method="POST",
         path=f"v1/runs/{quote(run_id, safe='')}/signals/{quote(name, safe='')}",
+        has="seq",
         headers={"content-type": "application/json", "idempotency-key": key},
         body=json.dumps(payload, allow_nan=False).encode(),
     )
@@ -56,6 +57,7 @@ def fork(run_id: str, from_step: str, *, input: Any, version: str | None, key: s
     return Call(
         method="POST",
         path=f"v1/runs/{quote(run_id, safe='')}/fork",
+        has="id",
         headers={"content-type": "application/json", "idempotency-key": key},
         body=json.dumps(body, allow_nan=False).encode(),
     )
@@ -63,4 +65,4 @@ def fork(run_id: str, from_step: str, *, input: Any, version: str | None, key: s
 
 def _move(run_id: str, move: str, *, key: str | None = None) -> Call[Run]:
     headers = {} if key is None else {"idempotency-key": key}
-    return Call(method="POST", path=f"v1/runs/{quote(run_id, safe='')}/{move}", headers=headers)
+    return Call(method="POST", path=f"v1/runs/{quote(run_id, safe='')}/{move}", has="id", headers=headers)

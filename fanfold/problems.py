@@ -2,6 +2,7 @@
 
 ApiError
 ├── NotReachable          no answer at all: wrong address, no network, service down
+├── NotFanfold            an answer, but of something else: wrong address
 └── Problem               the service said no (RFC 9457)
     ├── Invalid           400, 413, 422: the request itself; `errors` has every reason
     ├── Unauthorized      401, 403: the token
@@ -25,6 +26,10 @@ class NotReachable(ApiError):
     """The service gave no answer, however often it was asked."""
 
 
+class NotFanfold(ApiError):
+    """What answered is no Fanfold API: another server, or another path of the right one."""
+
+
 class Problem(ApiError):
     """The service said no: `status`, a stable `type`, a `title`, a `detail`, and `errors` where there are several."""
 
@@ -38,6 +43,16 @@ class Problem(ApiError):
         self.title = title
         self.detail = detail
         self.errors = errors
+
+    def content(self) -> dict[str, Any]:
+        """The problem as the JSON object it came as (RFC 9457)."""
+        content: dict[str, Any] = {
+            "type": self.type,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail or str(self),
+        }
+        return content | ({"errors": [dict(error) for error in self.errors]} if self.errors else {})
 
 
 class Invalid(Problem):
@@ -66,6 +81,11 @@ class Refused(Problem):
     def __init__(self, *, retry_after_seconds: float | None = None, **facts: Any) -> None:
         super().__init__(**facts)
         self.retry_after_seconds = retry_after_seconds
+
+    def content(self) -> dict[str, Any]:
+        """The problem as a JSON object; `retry_after` (seconds) as it stands within a batch."""
+        when = self.retry_after_seconds
+        return super().content() | ({} if when is None else {"retry_after": when})
 
 
 _BY_STATUS: Mapping[int, type[Problem]] = {

@@ -25,13 +25,16 @@ QUICK_SECONDS = 1.0
 
 
 class Session:
-    """What both clients are made of, whatever way they wait."""
+    """What both clients are made of, whatever way they wait. Raises ValueError for what is no address or no token."""
 
     def __init__(self, url: str, token: str | None, *, patience_seconds: float) -> None:
+        check_address(url)
         self.url = url.rstrip("/") + "/"
         self.patience_seconds = patience_seconds
         self._headers = {"accept": "application/json"}
         if token:
+            if not (token.isascii() and token.isprintable() and " " not in token):
+                raise ValueError("a token is visible ASCII characters without spaces")
             self._headers["authorization"] = f"Bearer {token}"
 
     def _options(self) -> dict[str, Any]:
@@ -88,10 +91,25 @@ def _is_local(url: str) -> bool:
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
+def check_address(url: str) -> None:
+    """Raises ValueError, one sentence, for what can't be the address of an API."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        sound = False
+    if not sound or not url.isprintable() or " " in url or parts.query or parts.fragment:
+        raise ValueError(f"{url[:200]!r} is no address of an API: it is https:// (or http://), a host and perhaps a path")
+
+
 def value_of(call: Call[T], answer: httpx.Response) -> T:
-    """What an answer carries; raises the `Problem` it states instead."""
+    """What an answer carries; raises what `calls.value_of` does."""
     return calls.value_of(
-        call, status=answer.status_code, body=answer.content, retry_after=answer.headers.get("retry-after")
+        call,
+        url=str(answer.url.copy_with(query=None)).removesuffix(call.path),
+        status=answer.status_code,
+        body=answer.content,
+        retry_after=answer.headers.get("retry-after"),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from functions.runtime.app import App
 from functions.runtime.settings import Settings
-from functions.runtime.telemetry import set_level
+from functions.runtime.telemetry import FunctionName, begin
 from functions.runtime.wiring import Services, services
 
 
@@ -21,7 +21,7 @@ def build(services: Services) -> App:
 @functools.cache
 def _app() -> App:
     settings = Settings.from_env(os.environ)
-    set_level(settings.log_level)
+    begin(settings, FunctionName.API)
     return build(services(settings))
 
 

@@ -1,7 +1,8 @@
-"""The authorizer Lambda: whose token is this? It always says yes and adds what it found (HTTP API, simple response).
+"""The authorizer Lambda: whose token is this? It always says yes and adds what it found.
 
 A deny would be a bare 403 without a body, an exception a 500; the API's handler answers with a
-problem instead. API Gateway caches the answer per token for five minutes.
+problem instead. API Gateway caches the answer per token for five minutes. An HTTP API gets a simple
+response, a REST API a policy: which of them asks, the event says.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from functions.engine.ports import Token, Tokens
+from functions.engine.ports import Tokens
 from functions.runtime.credentials import matches, parse
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services, services
@@ -29,8 +30,9 @@ class Authorizer:
         self._runner = asyncio.Runner()
 
     def __call__(self, event: Mapping[str, Any], context: object) -> Answer:
-        """What is known of the token in this event; see `answer`."""
-        return self._runner.run(answer(event, self._services.tokens, now=self._services.clock.now()))
+        """What is known of the token in this event; see `verdict`."""
+        found = self._runner.run(verdict(event, self._services.tokens, now=self._services.clock.now()))
+        return allowed(event, found)
 
     def close(self) -> None:
         """End the event loop."""
@@ -52,31 +54,49 @@ def handler(event: Mapping[str, Any], context: object) -> Answer:
     return _authorizer()(event, context)
 
 
-async def answer(event: Mapping[str, Any], tokens: Tokens, *, now: datetime) -> Answer:
-    """Allowed, with a verdict, and for a good token its tenant, scopes, owner and id.
+async def verdict(event: Mapping[str, Any], tokens: Tokens, *, now: datetime) -> dict[str, str]:
+    """What is known of the token: a verdict, and for a good one its tenant, scopes, owner, id and bounds.
 
     One read, and none for a text that can't be a token. Raises an `InfrastructureError` when the
-    token can't be looked up: API Gateway then answers 500 and caches nothing.
+    token can't be looked up: API Gateway then answers with an error and caches nothing.
     """
-    headers = {str(name).lower(): value for name, value in (event.get("headers") or {}).items()}
-    scheme, _, text = str(headers.get("authorization") or "").strip().partition(" ")
+    scheme, _, text = _authorization(event).strip().partition(" ")
     parsed = parse(text.strip()) if scheme.lower() == "bearer" else None
     if parsed is None:
-        return _answer("unknown")
+        return {"verdict": "unknown"}
     token_id, secret = parsed
     token = await tokens.get(token_id)
     if token is None or not matches(token, secret):
-        return _answer("unknown")
+        return {"verdict": "unknown"}
     if token.revoked_at is not None:
-        return _answer("revoked")
+        return {"verdict": "revoked"}
     if token.expires_at is not None and token.expires_at <= now:
-        return _answer("expired")
-    return _answer("ok", token)
+        return {"verdict": "expired"}
+    scopes = " ".join(sorted(token.scopes))
+    found = {"verdict": "ok", "tenant": token.tenant, "scopes": scopes, "owner": token.owner, "token": token.id}
+    # Only texts: a REST API lets nothing else through.
+    if token.max_lane is not None:
+        found["max_lane"] = token.max_lane
+    if token.max_priority is not None:
+        found["max_priority"] = str(token.max_priority)
+    return found
 
 
-def _answer(verdict: str, token: Token | None = None) -> Answer:
-    context = {"verdict": verdict}
-    if token is not None:
-        scopes = " ".join(sorted(token.scopes))
-        context |= {"tenant": token.tenant, "scopes": scopes, "owner": token.owner, "token": token.id}
-    return {"isAuthorized": True, "context": context}
+def allowed(event: Mapping[str, Any], context: Mapping[str, str]) -> Answer:
+    """The answer that lets the request pass, with this context, in the form its API understands."""
+    if "routeArn" in event or "methodArn" not in event:
+        return {"isAuthorized": True, "context": dict(context)}
+    api, _, _ = str(event["methodArn"]).partition("/")
+    # Every stage and method: the answer is cached by token, and the next request may be for another route.
+    statement = {"Action": "execute-api:Invoke", "Effect": "Allow", "Resource": f"{api}/*/*"}
+    return {
+        "principalId": context.get("token", context["verdict"]),
+        "policyDocument": {"Version": "2012-10-17", "Statement": [statement]},
+        "context": dict(context),
+    }
+
+
+def _authorization(event: Mapping[str, Any]) -> str:
+    """The header: a REST API hands it over alone, an HTTP API with all others."""
+    headers = {str(name).lower(): value for name, value in (event.get("headers") or {}).items()}
+    return str(event.get("authorizationToken") or headers.get("authorization") or "")

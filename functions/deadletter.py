@@ -11,7 +11,7 @@ from typing import Any
 from functions.adapters.sqs import from_event
 from functions.runtime.dead import revive
 from functions.runtime.settings import Settings
-from functions.runtime.telemetry import flush, set_level
+from functions.runtime.telemetry import FunctionName, begin, flush
 from functions.runtime.wiring import Services, queue_urls, services
 
 Answer = dict[str, Any]
@@ -32,7 +32,7 @@ def build(services: Services) -> Callable[[Mapping[str, Any], object], Answer]:
 @cache
 def _deadletter() -> Callable[[Mapping[str, Any], object], Answer]:
     settings = Settings.from_env(os.environ)
-    set_level(settings.log_level)
+    begin(settings, FunctionName.DEADLETTER)
     return build(services(settings))
 
 

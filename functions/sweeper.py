@@ -12,7 +12,7 @@ from typing import Any
 from functions.runtime.settings import Settings
 from functions.runtime.settle import Settler
 from functions.runtime.sweep import sweep
-from functions.runtime.telemetry import flush, logger, set_level
+from functions.runtime.telemetry import FunctionName, begin, flush, logger
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services, services
 from functions.runtime.workflows import WorkflowCache
@@ -39,7 +39,7 @@ def build(services: Services) -> Callable[[object, object], Answer]:
 @cache
 def _sweeper() -> Callable[[object, object], Answer]:
     settings = Settings.from_env(os.environ)
-    set_level(settings.log_level)
+    begin(settings, FunctionName.SWEEPER)
     return build(services(settings))
 
 

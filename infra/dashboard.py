@@ -1,28 +1,25 @@
-"""The dashboard: one page of graphs. Every graph more is free; every metric of our own costs $0.30 a month."""
+"""The dashboard: one page, five questions in the order in which an operator asks them (`infra.board`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from aws_cdk import Duration
-from aws_cdk import aws_apigatewayv2 as gateway
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from functions.engine.message import RESUME
+from infra.board import breaking, money, served, timely, working
+from infra.board.facts import Facts
+from infra.config import Config
+from infra.door import Door
 from infra.function import Function
-from infra.metrics import PERIOD, age, counter, visible
 from infra.queues import Queues
 
-COUNTED = ("RunsAccepted", "RunsRefused", "RunsSucceeded", "RunsFailed", "RunsCancelled")
-REPAIRED = (
-    *("Crashes", "ClaimsLost", "Outages", "Repaired", "PlacesLeaked", "PlacesHealed"),
-    *("DeadLetters", "Dropped", "Unreadable"),
-)
+QUESTIONS = (served, working, timely, money, breaking)
 
 
 class Dashboard(Construct):
-    """Runs, repairs, answers; queues; functions."""
+    """Users served, work done, in time, at what cost, and what is about to break."""
 
     def __init__(
         self,
@@ -31,34 +28,18 @@ class Dashboard(Construct):
         *,
         functions: Mapping[str, Function],
         queues: Mapping[str, Queues],
-        http: gateway.HttpApi,
+        door: Door,
+        config: Config,
     ) -> None:
         super().__init__(scope, name)
-        sources = [(f"{name}/{role}", q) for name, each in queues.items() for role, q in each.sources.items()]
-        fresh = [(label, queue) for label, queue in sources if not label.endswith(f"/{RESUME}")]
-        page = cloudwatch.Dashboard(self, "Page", default_interval=Duration.hours(3))
-        page.add_widgets(
-            _graph("Runs", [counter(name) for name in COUNTED]),
-            _graph("Repaired", [counter(name) for name in REPAIRED]),
-            _graph("Answers", [http.metric_server_error(period=PERIOD), http.metric_client_error(period=PERIOD)]),
+        facts = Facts(config=config, functions=functions, queues=queues, door=door)
+        page = cloudwatch.Dashboard(
+            self,
+            "Page",
+            default_interval=Duration.hours(3),
+            # Else a long time shown makes periods longer, and what is said to be per five minutes is not.
+            period_override=cloudwatch.PeriodOverride.INHERIT,
         )
-        page.add_widgets(
-            _graph("Waiting, fresh", [visible(queue, label) for label, queue in fresh]),
-            _graph("Waiting, all", [visible(queue, label) for label, queue in sources]),
-            _graph("Oldest message, s", [age(queue, label) for label, queue in sources]),
-        )
-        page.add_widgets(
-            _graph("Errors", [f.function.metric_errors(period=PERIOD, label=name) for name, f in functions.items()]),
-            _graph("Throttles", [f.function.metric_throttles(period=PERIOD, label=n) for n, f in functions.items()]),
-            _graph(
-                "Duration p95, ms",
-                [
-                    f.function.metric_duration(period=PERIOD, label=name, statistic="p95")
-                    for name, f in functions.items()
-                ],
-            ),
-        )
-
-
-def _graph(title: str, metrics: list[cloudwatch.Metric]) -> cloudwatch.GraphWidget:
-    return cloudwatch.GraphWidget(title=title, left=list(metrics), width=8, height=6)
+        for question in QUESTIONS:
+            for row in question.rows(facts):
+                page.add_widgets(*row)

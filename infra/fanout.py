@@ -15,8 +15,10 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from functions.engine.run import SCHEMA
-from infra.config import MAX_EXPRESS_SECONDS, ClassConfig
+from infra.classes import ClassConfig
+from infra.config import MAX_EXPRESS_SECONDS
 from infra.function import Function, Package
+from infra.key import USE, Key
 
 BUSY = [
     "Lambda.TooManyRequestsException",
@@ -42,6 +44,7 @@ class FanOut(Construct):
         bucket: s3.IBucket,
         resume: sqs.Queue,
         emulated: bool,
+        key: Key | None = None,
     ) -> None:
         super().__init__(scope, name)
         self.function = Function(
@@ -69,6 +72,10 @@ class FanOut(Construct):
         self._allow(["lambda:InvokeFunction"], self.function.function.function_arn)
         self._allow(["s3:GetObject"], bucket.arn_for_objects("*"))
         self._allow(["sqs:SendMessage"], resume.queue_arn)
+        if key is not None:
+            self.role.add_to_policy(
+                iam.PolicyStatement(actions=list(USE), resources=[key.arn], conditions=dict(key.through))
+            )
         # A Distributed Map's batches are executions that the state machine starts of itself. Not in the role's own
         # policy, which the state machine has to wait for.
         own = iam.Policy(self, "OwnExecutions", roles=[self.role])
@@ -163,7 +170,7 @@ class FanOut(Construct):
             self,
             "Ring",
             queue=resume,
-            message_group_id=sfn.JsonPath.string_at("$.tenant"),
+            message_group_id=sfn.JsonPath.string_at("$.group"),
             message_body=sfn.TaskInput.from_object(
                 {
                     "z": SCHEMA,

@@ -25,6 +25,7 @@ class Package:
     environment: Mapping[str, str]
     architecture: str
     log_retention: logs.RetentionDays
+    tracing: bool = False
 
 
 class Function(Construct):
@@ -48,6 +49,8 @@ class Function(Construct):
         reserved_concurrency: int | None = None,
     ) -> None:
         super().__init__(scope, name)
+        self.in_queue_loop = in_queue_loop
+        self.memory_mb = memory_mb
         self.log_group = logs.LogGroup(
             self, "Logs", retention=package.log_retention, removal_policy=RemovalPolicy.DESTROY
         )
@@ -69,6 +72,7 @@ class Function(Construct):
             memory_size=memory_mb,
             role=self.role,
             log_group=self.log_group,
+            tracing=lambda_.Tracing.ACTIVE if package.tracing else lambda_.Tracing.DISABLED,
             recursive_loop=lambda_.RecursiveLoop.ALLOW if in_queue_loop else lambda_.RecursiveLoop.TERMINATE,
             reserved_concurrent_executions=reserved_concurrency,
         )

@@ -1,4 +1,4 @@
-"""The metrics that alarms and the dashboard look at: our own counters, and queues as SQS sees them."""
+"""The metrics that alarms and the dashboard look at: our own, by the names they are written under, and the queues'."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 
-NAMESPACE = "Fanfold"
-SERVICE = "fanfold"
+from functions.runtime.metrics import NAMESPACE, Metric
+
 PERIOD = Duration.minutes(5)
 
 
-def counter(name: str, *, statistic: str = "Sum", labelled: bool = True) -> cloudwatch.Metric:
-    """One of our own metrics, summed; the only dimension is the service, because each series costs money.
+def own(metric: Metric, *of: str, service: str, statistic: str = "Sum", label: str | None = None) -> cloudwatch.Metric:
+    """One series of our own: `of` are its dimensions' values beside the deployment's name, `service`.
 
-    For an alarm it must not be `labelled`: CDK writes a label as metric math, which the embedded emulator refuses.
+    For an alarm it must not have a label: CDK writes a label as metric math, which the embedded emulator refuses.
     """
     return cloudwatch.Metric(
         namespace=NAMESPACE,
-        metric_name=name,
-        dimensions_map={"service": SERVICE},
+        metric_name=metric.value,
+        dimensions_map=dict(zip(metric.dimensions.value, (service, *of), strict=True)),
         statistic=statistic,
         period=PERIOD,
-        label=name if labelled else None,
+        label=label,
     )
 
 

@@ -24,8 +24,33 @@ MAPS = {
     "AwsSolutions-SF2": "Tracing is off by default in the whole deployment: it costs cold start and money per run.",
 }
 """Accepted for the state machines of maps."""
+REST = {
+    "AwsSolutions-APIG2": "The handler checks every body and parameter itself and tells all faults at once, as a "
+    "problem with pointers; API Gateway's validation would answer before it with less.",
+    "AwsSolutions-APIG3": "A firewall is the account's choice and cost; the stage is throttled, and every route but "
+    "the open ones needs a token.",
+    "AwsSolutions-APIG6": "Execution logs would hold bodies and tokens; each request leaves a line in the access log.",
+    "AwsSolutions-COG4": "Tokens are the deployment's own, checked by a Lambda authorizer; there are no user pools.",
+    "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
+    "AmazonAPIGatewayPushToCloudWatchLogs]": "The role by which API Gateway writes logs is one per account and region, "
+    "and this is AWS's own policy for it.",
+}
+"""Accepted for the REST API flavour."""
+POOLS = {
+    "AwsSolutions-VPC7": "Nothing can reach into this network, and what goes out are workers' calls, which they log.",
+    "AwsSolutions-ECS2": "The environment holds names of the stack's own resources and numbers, no secret.",
+    "AwsSolutions-ECS4": "Container insights cost more than the numbers of a class's queues, which say how it does.",
+}
+"""Accepted for worker containers."""
+PULL = {
+    "AwsSolutions-IAM5[Resource::*]": "The one action that takes no resource: to ask the image registry for a token.",
+}
+"""Accepted for the role that pulls a worker's image."""
 EXECUTIONS = "Executions can't be listed beforehand: the resource is this one state machine's, nothing wider."
 OBJECTS = "Objects of a bucket can't be listed beforehand: the resource is this bucket's objects, nothing wider."
+TRACES = {
+    "AwsSolutions-IAM5[Resource::*]": "X-Ray's two actions of writing know no resources; only with tracing switched on.",
+}
 ONLY_DISPOSABLE = {
     "AwsSolutions-DDB3": "Point-in-time recovery is off where deleting the stack is meant to delete the data.",
 }
@@ -39,6 +64,15 @@ def check(stack: FanfoldStack) -> None:
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     accepted = {**ACCEPTED, **(ONLY_DISPOSABLE if stack.config.disposable else {})}
     _accept(stack, accepted)
+    if stack.config.api == "rest":
+        _accept(stack.api, REST)
+    if stack.pools:
+        _accept(stack, POOLS)
+    for pool in stack.pools.values():
+        _accept(pool.task, PULL)
+    if stack.config.tracing:
+        for function in stack.functions.values():
+            _accept(function, TRACES)
     for function in stack.users_of_the_bucket:
         _accept(function, {f"AwsSolutions-IAM5[Resource::<{stack.bucket.logical_id}.Arn>/*]": OBJECTS})
 
@@ -49,8 +83,8 @@ def check(stack: FanfoldStack) -> None:
         unattached = f'{{"Fn::Select":[6,{{"Fn::Split":[":",{{"Ref":"{fan_out.logical_id}"}}]}}]}}'
         _accept(fan_out.machine, {_executions(f"{unattached}{w}"): EXECUTIONS for w in (":*", "/*:*")})
         _accept(fan_out, {_executions(f"<{fan_out.logical_id}.Name>{w}"): EXECUTIONS for w in (":*", "/*:*")})
-        for function in (stack.api.function, *(worker.function for worker in stack.workers.values())):
-            _accept(function, {_executions(f"<{fan_out.logical_id}.Name>:*"): EXECUTIONS})
+        for starter in (stack.api.function, *stack.takers.values()):
+            _accept(starter, {_executions(f"<{fan_out.logical_id}.Name>:*"): EXECUTIONS})
 
 
 def _executions(which: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -20,15 +21,25 @@ class Queues(Construct):
     """
 
     def __init__(
-        self, scope: Construct, name: str, *, lanes: tuple[str, ...], visibility: Duration, dead_visibility: Duration
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        lanes: tuple[str, ...],
+        visibility: Duration,
+        dead_visibility: Duration,
+        key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, name)
+        self._key = key
+        self._encryption = sqs.QueueEncryption.SQS_MANAGED if key is None else sqs.QueueEncryption.KMS
         self.dead = sqs.Queue(
             self,
             "Dead",
             retention_period=Duration.days(DEAD_RETENTION_DAYS),
             visibility_timeout=dead_visibility,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=self._encryption,
+            encryption_master_key=key,
             enforce_ssl=True,
             removal_policy=RemovalPolicy.DESTROY,
         )
@@ -52,7 +63,8 @@ class Queues(Construct):
             retention_period=Duration.days(SOURCE_RETENTION_DAYS),
             visibility_timeout=visibility,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead, max_receive_count=MAX_RECEIVES),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=self._encryption,
+            encryption_master_key=self._key,
             enforce_ssl=True,
             removal_policy=RemovalPolicy.DESTROY,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aws_cdk import CfnOutput, Duration, Stack
@@ -12,6 +12,7 @@ from constructs import Construct
 
 from infra.alarms import Alarms
 from infra.api import Api
+from infra.bedrock import ASK, arn_of
 from infra.bundling import dependency_layer, function_code
 from infra.config import BUCKET_MARGIN_DAYS, Config
 from infra.dashboard import Dashboard
@@ -19,6 +20,8 @@ from infra.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
 from infra.deadletter import DeadLetter
 from infra.fanout import FanOut
 from infra.function import Function, Package
+from infra.key import USE, Key
+from infra.pool import TAKE, Cluster, Pool
 from infra.queues import Queues
 from infra.sweeper import Sweeper
 from infra.table import DUE_INDEX, LIST_INDEX, Bucket, Table
@@ -42,7 +45,9 @@ class FanfoldStack(Stack):
     def __init__(self, scope: Construct, name: str, *, config: Config) -> None:
         super().__init__(scope, name, description="Fanfold: durable multi-step runs without servers")
         self.config = config
-        self.table = Table(self, "Runs", disposable=config.disposable, backups=not config.disposable)
+        self.key = Key(self, "Key", given=config.kms, disposable=config.disposable) if config.kms else None
+        key = self.key.key if self.key else None
+        self.table = Table(self, "Runs", disposable=config.disposable, backups=not config.disposable, key=key)
         self.queues = {
             class_name: Queues(
                 self,
@@ -50,6 +55,7 @@ class FanfoldStack(Stack):
                 lanes=tuple(given.lanes),
                 visibility=Duration.seconds(given.timeout_seconds),
                 dead_visibility=DEAD_LETTER_TIMEOUT,
+                key=key,
             )
             for class_name, given in config.classes.items()
         }
@@ -61,6 +67,7 @@ class FanfoldStack(Stack):
             # CDK empties a bucket by a function of its own, in Node, which an emulator need not have.
             empty_on_delete=config.disposable and not config.local,
             expire_days=defaults.max_life_days + BUCKET_MARGIN_DAYS,
+            key=key,
         )
         # What works on batches knows no state machine: they know it, and there must be no circle.
         without_maps = config.settings(
@@ -71,9 +78,10 @@ class FanfoldStack(Stack):
         package = Package(
             code=function_code(compiled=config.layer),
             layers=[dependency_layer(self, architecture=config.architecture)] if config.layer else [],
-            environment=without_maps.to_env(),
+            environment=without_maps.to_env(brief=True),
             architecture=config.architecture,
             log_retention=logs.RetentionDays.ONE_MONTH,
+            tracing=config.tracing,
         )
         self.fan_outs = {
             class_name: FanOut(
@@ -84,6 +92,7 @@ class FanfoldStack(Stack):
                 bucket=self.bucket.bucket,
                 resume=queues.resume,
                 emulated=config.local,
+                key=self.key,
             )
             for class_name, queues in self.queues.items()
         }
@@ -93,8 +102,8 @@ class FanfoldStack(Stack):
             queues={class_name: queues.urls for class_name, queues in self.queues.items()},
             machines={class_name: each.machine.state_machine_arn for class_name, each in self.fan_outs.items()},
         )
-        package = replace(package, environment=self.settings.to_env())
-        self.api = Api(self, "Api", package=package)
+        package = replace(package, environment=self.settings.to_env(brief=True))
+        self.api = Api(self, "Api", config=config, package=package)
         self.workers = {
             class_name: Worker(
                 self,
@@ -105,7 +114,9 @@ class FanfoldStack(Stack):
                 mappings=config.mappings,
             )
             for class_name, queues in self.queues.items()
+            if config.classes[class_name].pool == "lambda"
         }
+        self.pools = self._pools(package)
         self.dead_letter = DeadLetter(self, "DeadLetter", queues=self.queues.values(), package=package)
         self.sweeper = Sweeper(self, "Sweeper", package=package)
         self._grant()
@@ -118,8 +129,35 @@ class FanfoldStack(Stack):
             config=config,
             table=self.table,
         )
-        self.dashboard = Dashboard(self, "Dashboard", functions=self.functions, queues=self.queues, http=self.api.http)
+        self.dashboard = Dashboard(
+            self, "Dashboard", functions=self.functions, queues=self.queues, door=self.api.door, config=config
+        )
         self._outputs()
+
+    def _pools(self, package: Package) -> dict[str, Pool]:
+        """The containers of the classes that ask for them; an emulator has none."""
+        asked = {name: given.fargate for name, given in self.config.classes.items() if given.fargate is not None}
+        if not asked or self.config.local:
+            return {}
+        cluster = Cluster(self, "Pools")
+        return {
+            class_name: Pool(
+                self,
+                f"{class_name.capitalize()}Pool",
+                class_name=class_name,
+                fargate=fargate,
+                settings=self.settings,
+                package=package,
+                queues=self.queues[class_name],
+                cluster=cluster,
+            )
+            for class_name, fargate in asked.items()
+        }
+
+    @property
+    def takers(self) -> Mapping[str, Function | Pool]:
+        """What works on runs, by class: a function, or containers. Processes that somebody else runs are not here."""
+        return {**{name: worker.function for name, worker in self.workers.items()}, **self.pools}
 
     @property
     def functions(self) -> dict[str, Function]:
@@ -134,11 +172,10 @@ class FanfoldStack(Stack):
         }
 
     @property
-    def users_of_the_bucket(self) -> Sequence[Function]:
-        """The functions that read and write payloads."""
-        workers = [worker.function for worker in self.workers.values()]
+    def users_of_the_bucket(self) -> Sequence[Function | Pool]:
+        """What reads and writes payloads."""
         batches = [fan_out.function for fan_out in self.fan_outs.values()]
-        return [self.api.function, *workers, *batches, self.sweeper.function]
+        return [self.api.function, *self.takers.values(), *batches, self.sweeper.function]
 
     def _grant(self) -> None:
         """Who may do what. What a function takes from a queue, its mapping has already granted."""
@@ -151,36 +188,45 @@ class FanfoldStack(Stack):
         api.allow(["dynamodb:Query"], self.table.index_arn(LIST_INDEX))
         api.allow([*SEND, *LOOK], *sources)
         self.api.authorizer.allow(READ, table)
-        for worker in self.workers.values():
-            worker.function.allow([*READ, *WRITE, "dynamodb:Query"], table)
-            worker.function.allow(SEND, *sources)
+        for taker in self.takers.values():
+            taker.allow([*READ, *WRITE, "dynamodb:Query"], table)
+            taker.allow(SEND, *sources)
+        for class_name, pool in self.pools.items():
+            pool.allow(TAKE, *(queue.queue_arn for queue in self.queues[class_name].sources.values()))
         for class_name, fan_out in self.fan_outs.items():
             fan_out.function.allow(READ, table)
             fan_out.function.allow(("dynamodb:PutItem",), table, conditions=RECORDS_OF_MAPS)
             machine = fan_out.machine.state_machine_arn
-            self.workers[class_name].function.allow(["states:StartExecution"], machine)
-            self.workers[class_name].function.allow(
-                ["states:DescribeExecution", "states:StopExecution"], fan_out.executions_arn
-            )
+            if starter := self.takers.get(class_name):
+                starter.allow(["states:StartExecution"], machine)
+                starter.allow(["states:DescribeExecution", "states:StopExecution"], fan_out.executions_arn)
             api.allow(["states:StopExecution"], fan_out.executions_arn)
+        if self.config.bedrock_models:
+            models = [arn_of(name, partition=self.partition, region=self.region) for name in self.config.bedrock_models]
+            for tasks in (*self.takers.values(), *(each.function for each in self.fan_outs.values())):
+                tasks.allow(ASK, *models)
         self.dead_letter.function.allow(READ, table)
         self.dead_letter.function.allow(SEND, *lanes)
         sweeper = self.sweeper.function
         sweeper.allow([*READ_MANY, *WRITE], table)
         sweeper.allow(["dynamodb:Query"], *indexes)
         sweeper.allow([*SEND, *LOOK], *sources)
-        for function in self.users_of_the_bucket:
-            function.allow(PAYLOADS, self.bucket.objects_arn)
-            function.allow(TELL_MISSING, self.bucket.arn)
+        if self.key:
+            users: list[Function | Pool] = [*self.functions.values(), *self.pools.values()]
+            for user in users:
+                user.allow(USE, self.key.arn, conditions=self.key.through)
+        for each in self.users_of_the_bucket:
+            each.allow(PAYLOADS, self.bucket.objects_arn)
+            each.allow(TELL_MISSING, self.bucket.arn)
 
     def _outputs(self) -> None:
         """What `fanfold` reads. `Settings` is the functions' environment: a worker process takes the same."""
         told = {
-            "ApiUrl": (self.api.url, "Base URL of the HTTP API; paths are relative to it"),
-            "ApiId": (self.api.http.api_id, "Id of the HTTP API, for emulators whose host names resolve nowhere"),
+            "ApiUrl": (self.api.url, "Base URL of the API; paths are relative to it"),
+            "ApiId": (self.api.door.api_id, "Id of the API, for emulators whose host names resolve nowhere"),
             "Table": (self.settings.table, "Name of the table"),
             "Bucket": (self.settings.bucket, "Name of the bucket"),
-            "Settings": (json.dumps(self.settings.to_env()), "The functions' environment, as JSON"),
+            "Settings": (json.dumps(self.settings.to_env(brief=True)), "The functions' environment, as JSON"),
             "Functions": (
                 json.dumps({name: each.function.function_name for name, each in self.functions.items()}),
                 "Names of the functions, as JSON",

@@ -6,7 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_lambda_event_sources as sources
 from constructs import Construct
 
-from infra.config import BATCH_SIZE, ClassConfig
+from infra.classes import ClassConfig
 from infra.function import Function, Package
 from infra.queues import Queues
 
@@ -33,7 +33,7 @@ class Worker(Construct):
             self.function.function.add_event_source(
                 sources.SqsEventSource(
                     queue,
-                    batch_size=BATCH_SIZE,
+                    batch_size=config.batch_size,
                     max_concurrency=config.lanes[lane],
                     report_batch_item_failures=True,
                     enabled=mappings,

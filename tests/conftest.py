@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
+from tests.support.elsewhere import ENDPOINT
 from tests.support.emulator import emulator
 
 
@@ -18,12 +19,15 @@ def session() -> boto3.Session:
 
 @pytest.fixture(scope="session")
 def emulator_url() -> Iterator[str]:
-    """The embedded emulator, bare: no stack is deployed in it."""
+    """The embedded emulator, bare: no stack is deployed in it. Or the one that was named, whatever is in it."""
+    if ENDPOINT:
+        yield ENDPOINT
+        return
     with emulator() as url:
         yield url
 
 
-GROUPS = {"tests/integration": "stack", "tests/e2e/test_faults.py": "faults"}
+GROUPS = {"tests/integration": "stack", "tests/e2e/test_faults.py": "faults", "tests/e2e/test_kills.py": "faults"}
 """Tests that share a deployed stack stay on one worker of a parallel session: a stack is costly to make."""
 
 

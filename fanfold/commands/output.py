@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from fanfold import local
 from fanfold.client import Client
+from fanfold.session import check_address
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
 
@@ -45,6 +47,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def complain(problem: Mapping[str, Any], sentence: str, *, json_: bool) -> None:
+    """Tell on stderr what went wrong: a sentence, or (`json_`) the problem as a JSON object of one line."""
+    say(json.dumps(problem, ensure_ascii=False) if json_ else sentence)
+
+
 def emit(value: Any, *, indent: int | None = 2) -> None:
     """Print a result as JSON."""
     print(json.dumps(value, indent=indent, ensure_ascii=False), flush=True)
@@ -54,7 +61,14 @@ def client(*, patience_seconds: float | None = None) -> Client:
     """A client for the API that the environment or `.fanfold/local.json` names."""
     url, token = local.target(os.environ, Path.cwd())
     patience = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
-    return Client(url, token, patience_seconds=patience)
+    try:
+        check_address(url)
+    except ValueError as error:
+        raise local.LocalError(f"FANFOLD_URL: {error}.", status=USAGE) from error
+    try:
+        return Client(url, token, patience_seconds=patience)
+    except ValueError as error:
+        raise local.LocalError(f"FANFOLD_TOKEN: {error}.", status=USAGE) from error
 
 
 def state() -> Path:

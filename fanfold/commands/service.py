@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from fanfold import deploy, local, tokens
+from fanfold import deploy, local, tee, tokens
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.local import LocalError
@@ -33,7 +33,10 @@ def worker(
     endpoint: Annotated[str | None, typer.Option(help="An AWS endpoint other than the deployment's.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Work on runs as a process; SIGTERM lets it finish or hand over what it has."""
+    """Work on runs as a process; SIGTERM lets it finish or hand over what it has.
+
+    Logs and metrics go to stdout, a JSON object a line; what is for a person goes to stderr.
+    """
     environ = _worker_environment(endpoint)
     os.environ.update(environ)  # boto3 reads the process's environment and nothing else
     if "AWS_PROFILE" not in environ:
@@ -45,6 +48,8 @@ def worker(
         settings = Settings.from_env(environ)
         chosen = tuple(lanes.split(",")) if lanes else None
         check(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
+        if local.read(output.state()) is not None:
+            tee.begin(output.state())
         facts = {"class": class_, "lanes": chosen, "concurrency": concurrency, "pid": os.getpid()}
         if json_:
             output.emit(facts, indent=None)
@@ -57,6 +62,8 @@ def worker(
         # A task's thread that can't be stopped ends with this program image; the worker goes on in a new one.
         output.say("A task would not stop: the worker starts anew.")
         os.execv(sys.executable, [sys.executable, "-m", "fanfold.cli", *sys.argv[1:]])
+    sys.stdout.flush()
+    os._exit(0)  # Python would wait for the threads of polls left behind, seconds for nothing
 
 
 def _worker_environment(endpoint: str | None) -> dict[str, str]:

@@ -26,6 +26,7 @@ def up(
         str | None,
         typer.Option(help="Deploy to this emulator instead of starting one; default: AWS_ENDPOINT_URL, if set."),
     ] = None,
+    api: Annotated[str, typer.Option(metavar="http|rest", help="The flavour of the API.")] = "http",
     workers: Annotated[
         str, typer.Option(metavar="lambda|none", help="Who executes runs; none: `fanfold worker`.")
     ] = "lambda",
@@ -37,12 +38,14 @@ def up(
     """Start the AWS emulator, deploy into it, make a token, apply the examples. Safe to repeat."""
     if workers not in ("lambda", "none"):
         raise typer.BadParameter("--workers is lambda or none")
+    if api not in ("http", "rest"):
+        raise typer.BadParameter("--api is http or rest")
     if port is not None and endpoint is not None:
         raise typer.BadParameter("--port is the port of an emulator to start, --endpoint one that runs: not both")
     if port is None and endpoint is None:
         endpoint = os.environ.get("AWS_ENDPOINT_URL") or None
     _end_in_order()
-    options = Options(port=port, endpoint=endpoint, workers=workers, max_queue_depth=max_queue_depth)
+    options = Options(port=port, endpoint=endpoint, api=api, workers=workers, max_queue_depth=max_queue_depth)
     stack = deploy.up(options, state=output.state(), environ=os.environ, report=output.say)
     if json_:
         print(deploy.as_json(stack))
@@ -68,7 +71,7 @@ def demo(
 ) -> None:
     """Bring the stack up, run a diamond, kill the process that works on it, watch it finish all the same."""
     _end_in_order()
-    stack = deploy.running(output.state())
+    stack = deploy.running(output.state()) or deploy.elsewhere(output.state())
     if stack is None:
         stack = deploy.up(Options(port=port), state=output.state(), environ=os.environ, report=output.say)
     outcome = demonstrate(stack, report=output.say if json_ else _tell)

@@ -38,7 +38,7 @@ from functions.adapters.items import (
 )
 from functions.adapters.record import to_ms
 from functions.adapters.segments import chain, from_segment_item, segment_range, to_segment_item
-from functions.engine.errors import Conflict, LimitExceeded, Throttled
+from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, Throttled
 from functions.engine.ports import Absent, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import SCHEMA, Run
 from functions.engine.segments import Segment
@@ -144,7 +144,7 @@ class DynamoRunStore:
         )
         return _live(response.get("Item"), now)
 
-    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run]:
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | NewerSchema]:
         """See `RunStore.get_many`. `Throttled` when DynamoDB keeps leaving keys over."""
         if len(keys) > MAX_BATCH_KEYS:
             raise LimitExceeded("dynamodb.batch_get_keys", f"{len(keys)} keys, at most {MAX_BATCH_KEYS}")
@@ -165,7 +165,7 @@ class DynamoRunStore:
             pending = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
         if pending:
             raise Throttled(f"{len(pending)} keys were left over by {BATCH_TRIES} calls of BatchGetItem")
-        return {run_key(item): from_item(item) for item in items if not expired(item, now)}
+        return {run_key(item): _read(item) for item in items if not expired(item, now)}
 
     async def page(
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
@@ -232,6 +232,13 @@ class DynamoRunStore:
                 break
             start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
         return rows
+
+
+def _read(item: Item) -> Run | NewerSchema:
+    try:
+        return from_item(item)
+    except NewerSchema as error:
+        return error
 
 
 def _live(item: Item | None, now: datetime) -> Run | None:

@@ -18,7 +18,7 @@ from functions.adapters.items import PK, SK, Item
 from functions.adapters.record import from_ms, to_ms
 from functions.engine.admission import retry_after_seconds, shares
 from functions.engine.errors import Conflict, QueueFull
-from functions.engine.ports import ClassLoad, Clock, Ids
+from functions.engine.ports import ClassLoad, Clock, Ids, Reservation
 from functions.engine.run import HOUR_SECONDS, Place
 
 REFUSE_SECONDS: Final = 1.0
@@ -55,10 +55,10 @@ class DynamoPlaces:
         self._clock = clock
         self._ids = ids
         self._hour_ms = hour_seconds * 1000
-        self._full: dict[str, tuple[float, int, int]] = {}
+        self._full: dict[str, tuple[float, QueueFull]] = {}
 
-    async def reserve(self, class_name: str, *, now: datetime) -> Place:
-        """See `Places.reserve`. One write where a place is free in the first shard tried."""
+    async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
+        """See `Places.reserve`. One write where a place is free in the first shard tried, whose answer has the load."""
         self._refuse_if_just_full(class_name)
         hour = to_ms(now) // self._hour_ms
         bounds = shares(self._limits[class_name], self._shards)
@@ -70,21 +70,33 @@ class DynamoPlaces:
             if bound == 0:  # a bound smaller than the number of shards leaves some without any place
                 continue
             try:
-                await self._update(
+                answer = await self._update(
                     class_name,
                     shard,
                     f"SET m = if_not_exists(m, :m) ADD c :one, h{hour} :one",
                     condition="attribute_not_exists(m) OR m < :zero OR c < m",
                     values={":m": _UNBOUNDED if bound is None else bound, ":one": 1, ":zero": 0},
+                    told=True,
                 )
             except Conflict as conflict:
                 full.append(conflict.current or {})
             else:
-                return Place(shard=shard, hour=hour)
+                # One shard speaks for all: runs are spread over them evenly.
+                drain = _drain_until_now([answer], to_ms(now))
+                return Reservation(
+                    place=Place(shard=shard, hour=hour),
+                    queued=_number(answer, "c") * self._shards,
+                    drain_per_second=None if drain is None else drain * self._shards,
+                )
         limit = sum(_number(item, "m") for item in full)
-        retry_after = retry_after_seconds(limit, _drain_per_second(full))
-        self._full[class_name] = (self._clock.monotonic() + REFUSE_SECONDS, limit, retry_after)
-        raise QueueFull(class_name, limit=limit, retry_after_seconds=retry_after)
+        refusal = QueueFull(
+            class_name,
+            limit=limit,
+            retry_after_seconds=retry_after_seconds(limit, _drain_per_second(full)),
+            drain_per_second=_drain_until_now(full, to_ms(now)),
+        )
+        self._full[class_name] = (self._clock.monotonic() + REFUSE_SECONDS, refusal)
+        raise refusal
 
     async def give_back(self, class_name: str, place: Place) -> None:
         """See `Places.give_back`."""
@@ -165,9 +177,16 @@ class DynamoPlaces:
             await self._drop_empty_hours(class_name, shard, items[shard], now)
 
     def _refuse_if_just_full(self, class_name: str) -> None:
-        until, limit, retry_after = self._full.get(class_name, (0.0, 0, 0))
+        if class_name not in self._full:
+            return
+        until, refusal = self._full[class_name]
         if self._clock.monotonic() < until:
-            raise QueueFull(class_name, limit=limit, retry_after_seconds=retry_after)
+            raise QueueFull(
+                class_name,
+                limit=refusal.limit,
+                retry_after_seconds=refusal.retry_after_seconds,
+                drain_per_second=refusal.drain_per_second,
+            )
 
     async def _drop_empty_hours(self, class_name: str, shard: int, item: Item, now: datetime) -> None:
         before = to_ms(now) // self._hour_ms - KEEP_HOURS
@@ -201,20 +220,30 @@ class DynamoPlaces:
         return [answer.get("Item", {}) for answer in answers]
 
     async def _update(
-        self, class_name: str, shard: int, update: str, *, values: Mapping[str, int], condition: str | None = None
-    ) -> None:
-        conditional: dict[str, Any] = {}
+        self,
+        class_name: str,
+        shard: int,
+        update: str,
+        *,
+        values: Mapping[str, int],
+        condition: str | None = None,
+        told: bool = False,
+    ) -> Item:
+        """One write; the item as it is then where it is to be `told`, which costs nothing."""
+        more: dict[str, Any] = {"ReturnValues": "ALL_NEW"} if told else {}
         if condition is not None:
-            conditional = {"ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-        await self._call(
+            more |= {"ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        answer = await self._call(
             Client.DYNAMODB_ONCE,
             "update_item",
             TableName=self._table,
             Key=_key(class_name, shard),
             UpdateExpression=update,
             ExpressionAttributeValues={name: {"N": str(value)} for name, value in values.items()},
-            **conditional,
+            **more,
         )
+        item: Item = answer.get("Attributes", {})
+        return item
 
 
 def _key(class_name: str, shard: int) -> Item:
@@ -228,6 +257,18 @@ def _number(item: Item, name: str, default: int = 0) -> int:
 def _by_hour(item: Item) -> list[tuple[int, int]]:
     """The hours an item names, and the places taken in each."""
     return [(int(name[1:]), _number(item, name)) for name in item if name[0] == "h" and name[1:].isdigit()]
+
+
+def _drain_until_now(items: Sequence[Item], now_ms: int) -> float | None:
+    """Places returned per second since the sample before the last, or the last; None before there is one."""
+    rate = 0.0
+    for item in items:
+        time, total = ("t0", "d0") if _number(item, "t0") else ("t1", "d1")
+        since = _number(item, time)
+        if since == 0 or now_ms <= since:
+            return None
+        rate += (_number(item, "d") - _number(item, total)) * 1000 / (now_ms - since)
+    return rate
 
 
 def _drain_per_second(items: Sequence[Item]) -> float | None:

@@ -267,12 +267,10 @@ def journal_to_list(journal: tuple[Entry, ...], base: int, positions: Mapping[st
         at = to_ms(entry.at)
         # A step by its position; one that is not among the run's steps by its name.
         step = entry.step if entry.step is None else positions.get(entry.step, entry.step)
-        row: list[Json] = [_EVENT_CODES[entry.type], at - before, step, entry.attempt]
-        if entry.data is not None:
-            row.append(dict(entry.data))
-        else:
-            while row[-1] is None:
-                row.pop()
+        data = None if entry.data is None else dict(entry.data)
+        row: list[Json] = [_EVENT_CODES[entry.type], at - before, step, entry.attempt, data, entry.write_id]
+        while row[-1] is None:
+            row.pop()
         rows.append(row)
         before = at
     return rows
@@ -283,7 +281,7 @@ def journal_from_list(rows: list[list[Json]], first_seq: int, base: int, names: 
     entries: list[Entry] = []
     at = base
     for seq, row in enumerate(rows, start=first_seq):
-        code, elapsed, step, attempt, data = row + [None] * (5 - len(row))
+        code, elapsed, step, attempt, data, write_id = row + [None] * (6 - len(row))
         at += elapsed
         entries.append(
             Entry(
@@ -293,6 +291,7 @@ def journal_from_list(rows: list[list[Json]], first_seq: int, base: int, names: 
                 step=names[step] if isinstance(step, int) else step,
                 attempt=attempt,
                 data=data,
+                write_id=write_id,
             )
         )
     return tuple(entries)

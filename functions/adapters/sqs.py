@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from functions.adapters.aws import THROTTLES, Call, Client, Refused, short_code
-from functions.adapters.messages import decode, encode
+from functions.adapters.messages import decode, encode, fairness_group
 from functions.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered
 from functions.engine.message import Message, QueueName, Received
 from functions.engine.ports import NotSent, Outgoing, QueueDepth
@@ -17,7 +17,6 @@ from functions.engine.ports import NotSent, Outgoing, QueueDepth
 MAX_BATCH: Final = 10
 MAX_BODY_BYTES: Final = 1_048_576
 MAX_DELAY_SECONDS: Final = 900
-MAX_GROUP_ID: Final = 128
 MAX_VISIBILITY_SECONDS: Final = 43_200
 MAX_WAIT_SECONDS: Final = 20
 # SQS's own limits (Developer Guide, "Amazon SQS message quotas"); emulators accept more.
@@ -178,10 +177,10 @@ class _Entry:
 def _entry(position: int, outgoing: Outgoing) -> _Entry:
     """The checked entry of a message. Raises `LimitExceeded`."""
     message, body = outgoing.message, encode(outgoing.message)
-    _check("sqs.message_group_id", len(message.tenant), 1, MAX_GROUP_ID)
     _check("sqs.delay_seconds", outgoing.delay_seconds, 0, MAX_DELAY_SECONDS)
     _check("sqs.message_bytes", len(body), 1, MAX_BODY_BYTES)  # ASCII, so characters are bytes
-    parameters = {"MessageBody": body, "DelaySeconds": outgoing.delay_seconds, "MessageGroupId": message.tenant}
+    group = fairness_group(message.tenant)
+    parameters = {"MessageBody": body, "DelaySeconds": outgoing.delay_seconds, "MessageGroupId": group}
     return _Entry(position=position, parameters=parameters, bytes=len(body))
 
 

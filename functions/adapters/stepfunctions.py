@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from functions.adapters.aws import Call, Client, Refused
+from functions.adapters.messages import fairness_group
 from functions.engine.errors import Unavailable
 from functions.engine.ports import Execution
 
@@ -74,6 +75,7 @@ def execution_input(execution: Execution) -> str:
     return json.dumps(
         {
             "tenant": execution.tenant,
+            "group": fairness_group(execution.tenant),
             "run": execution.run_id,
             "submission": execution.submission,
             "class": execution.class_name,

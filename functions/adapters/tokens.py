@@ -1,7 +1,8 @@
 """Tokens in the table, and the tenants they were made for.
 
 A token's item: `h` (B) SHA-256 of the secret, `t` (S) tenant, `c` (S) scopes separated by spaces, `o` (S) owner, and in
-ms `a` (N) created, `y` (N) expires, `r` (N) revoked. A tenant's item is its keys alone.
+ms `a` (N) created, `y` (N) expires, `r` (N) revoked; `l` (S) the best lane and `p` (N) the highest priority it may use,
+absent where there is no bound. A tenant's item is its keys alone.
 """
 
 from __future__ import annotations
@@ -114,6 +115,10 @@ def _to_item(token: Token) -> Item:
         item["y"] = {"N": str(to_ms(token.expires_at))}
     if token.revoked_at is not None:
         item["r"] = {"N": str(to_ms(token.revoked_at))}
+    if token.max_lane is not None:
+        item["l"] = {"S": token.max_lane}
+    if token.max_priority is not None:
+        item["p"] = {"N": str(token.max_priority)}
     return item
 
 
@@ -127,4 +132,6 @@ def _from_item(item: Item) -> Token:
         created_at=from_ms(int(item["a"]["N"])),
         expires_at=from_ms(int(item["y"]["N"])) if "y" in item else None,
         revoked_at=from_ms(int(item["r"]["N"])) if "r" in item else None,
+        max_lane=item["l"]["S"] if "l" in item else None,
+        max_priority=int(item["p"]["N"]) if "p" in item else None,
     )

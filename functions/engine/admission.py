@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 UNKNOWN_RATE_SECONDS: Final = 5
 MAX_RETRY_AFTER_SECONDS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """How long a run will wait, as if a class's lanes were one queue: `ahead` runs are before it.
+
+    `starts_in_seconds` is None where nothing has drained lately, so that nobody can tell.
+    """
+
+    ahead: int
+    drain_per_second: float | None
+    starts_in_seconds: float | None
+
+
+def estimate(ahead: int, drain_per_second: float | None, *, delay_seconds: float = 0) -> Estimate:
+    """The wait of a run behind so many others that is not to begin before `delay_seconds`."""
+    wait: float | None = 0.0
+    if ahead > 0:
+        wait = ahead / drain_per_second if drain_per_second else None
+    return Estimate(
+        ahead=ahead,
+        drain_per_second=None if drain_per_second is None else round(drain_per_second, 3),
+        starts_in_seconds=None if wait is None else round(max(wait, delay_seconds), 3),
+    )
 
 
 def shares(limit: int, shards: int) -> list[int | None]:

@@ -7,6 +7,7 @@ FanfoldError
 │   ├── LimitExceeded            a hard limit of ours or of AWS, named
 │   ├── NotFound                 no such run, workflow or token (for this tenant)
 │   ├── KeyReused                an idempotency key that came before with another body
+│   ├── LaneDenied               a lane or priority better than the token may use: 403
 │   ├── WrongState               the run's state does not allow what an operator asks for: 409
 │   ├── SignalsFull              a run holds as many signals as it may, and none was taken: 409
 │   └── QueueFull                no place in the class's queue: 429
@@ -73,6 +74,14 @@ class KeyReused(CallerError):
     """The idempotency key came before, with another body."""
 
 
+class LaneDenied(CallerError):
+    """A lane or priority better than the caller's token may use; `pointer` is to what asked for it."""
+
+    def __init__(self, detail: str, *, pointer: str) -> None:
+        super().__init__(detail)
+        self.pointer = pointer
+
+
 class WrongState(CallerError):
     """An operator's move that the run's state does not allow; `status` is that state."""
 
@@ -92,13 +101,16 @@ class SignalsFull(CallerError):
 
 
 class QueueFull(CallerError):
-    """The class has no free queue place; `retry_after_seconds` is computed from the drain rate."""
+    """The class has no free queue place; `retry_after_seconds` is computed from `drain_per_second` (None: unknown)."""
 
-    def __init__(self, class_name: str, *, limit: int, retry_after_seconds: int) -> None:
+    def __init__(
+        self, class_name: str, *, limit: int, retry_after_seconds: int, drain_per_second: float | None = None
+    ) -> None:
         super().__init__(f"the queue of class {class_name!r} holds {limit} runs, its bound")
         self.class_name = class_name
         self.limit = limit
         self.retry_after_seconds = retry_after_seconds
+        self.drain_per_second = drain_per_second
 
 
 class Conflict(FanfoldError):

@@ -38,7 +38,11 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One event of a run: `seq` counts from 1 without gaps; `data` is what it is about."""
+    """One event of a run: `seq` counts from 1 without gaps; `data` is what it is about.
+
+    `write_id` is that of the put it was first in, where one event must be told from its like: of operators'
+    moves. It is no part of what is told.
+    """
 
     seq: int
     at: datetime
@@ -46,3 +50,4 @@ class Entry:
     step: str | None = None
     attempt: int | None = None
     data: Mapping[str, Json] | None = None
+    write_id: str | None = None

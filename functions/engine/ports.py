@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from functions.engine.errors import InfrastructureError, LimitExceeded
+from functions.engine.errors import InfrastructureError, LimitExceeded, NewerSchema
 from functions.engine.fanout import MapRecord
 from functions.engine.message import Message, QueueName, Received
 from functions.engine.run import Place, Run
@@ -102,8 +102,11 @@ class RunStore(Protocol):
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """The record, strongly consistent; None when absent or expired."""
 
-    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run]:
-        """Up to 100 records, strongly consistent; those absent or expired are missing."""
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | NewerSchema]:
+        """Up to 100 records, strongly consistent; those absent or expired are missing.
+
+        One that this code can't read is its error: it costs no other.
+        """
 
     async def page(
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
@@ -183,10 +186,22 @@ class ClassLoad:
     oldest_accepted_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A place taken, and what its counter said with it: about how much is queued, and begins in a second.
+
+    `drain_per_second` is None until the sweeper has taken a sample.
+    """
+
+    place: Place
+    queued: int
+    drain_per_second: float | None
+
+
 class Places(Protocol):
     """Exact admission: a bounded counter of accepted runs that are still queued (R6)."""
 
-    async def reserve(self, class_name: str, *, now: datetime) -> Place:
+    async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
         """Take a place. Raises `QueueFull`; never retried below this call."""
 
     async def give_back(self, class_name: str, place: Place) -> None:
@@ -322,7 +337,10 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A bearer token as stored: never its secret, only the SHA-256 (hex) of it."""
+    """A bearer token as stored: never its secret, only the SHA-256 (hex) of it.
+
+    `max_lane` and `max_priority` (0–9) bound what it may submit; None: any.
+    """
 
     id: str
     sha256: str
@@ -332,6 +350,8 @@ class Token:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    max_lane: str | None = None
+    max_priority: int | None = None
 
 
 class Tokens(Protocol):

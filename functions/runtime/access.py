@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from functions.engine.lanes import UNBOUND, Bound
 from functions.runtime.problems import forbidden, throttled, unauthorized
 
 
@@ -30,11 +31,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whose token came with the request."""
+    """Whose token came with the request; `bound` says which lanes it may use."""
 
     tenant: str
     scopes: frozenset[str]
     owner: str
+    bound: Bound = UNBOUND
 
     def must(self, scope: Scope) -> None:
         """Refused with 403 unless the token has this scope."""
@@ -49,7 +51,13 @@ def caller_of(identity: Mapping[str, str]) -> Caller:
     if verdict != Verdict.OK or not tenant:
         reason = {Verdict.REVOKED: "the token was revoked", Verdict.EXPIRED: "the token has expired"}
         raise unauthorized(reason.get(Verdict(verdict), _UNKNOWN) if verdict in set(Verdict) else _UNKNOWN)
-    return Caller(tenant=tenant, scopes=frozenset(identity.get("scopes", "").split()), owner=identity.get("owner", ""))
+    highest = identity.get("max_priority")
+    return Caller(
+        tenant=tenant,
+        scopes=frozenset(identity.get("scopes", "").split()),
+        owner=identity.get("owner", ""),
+        bound=Bound(max_lane=identity.get("max_lane"), max_priority=None if highest is None else int(highest)),
+    )
 
 
 _UNKNOWN = "a bearer token that this deployment knows is needed"

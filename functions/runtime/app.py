@@ -10,6 +10,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from functions.runtime.answers import Answer, reply
 from functions.runtime.calls.desk import desk
 from functions.runtime.http import Health
 from functions.runtime.problems import INTERNAL, PROBLEM_JSON, Problem, no_route, problem_of, wrong_method
+from functions.runtime.refusals import refusals
 from functions.runtime.requests import Request, request_of
 from functions.runtime.routes import CALLS, Call, pattern
-from functions.runtime.telemetry import flush, logger
+from functions.runtime.telemetry import about, flush, logger
 from functions.runtime.version import VERSION
 from functions.runtime.wiring import Services
 
@@ -109,7 +111,10 @@ class App:
             return await call.handler(self._desk, request, **parameters)
         caller = caller_of(request.identity)
         caller.must(call.scope)
-        return await call.handler(self._desk, caller, request, **parameters)
+        # A run's calls are about it; a submit's run has no id yet.
+        named = about(parameters["id"]) if "id" in parameters else nullcontext()
+        with named, refusals() if call.accepts_runs else nullcontext():
+            return await call.handler(self._desk, caller, request, **parameters)
 
     def _open(self) -> Mapping[str, _Work]:
         """The calls that need no token."""

@@ -13,6 +13,7 @@ from runs that still have to finish.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import json
 import threading
@@ -168,7 +169,10 @@ class Attempts:
                 _discard(result)
 
         async with self._slots_of(loop):
-            thread = threading.Thread(target=body, name=f"task {job.task}", daemon=True)
+            # In a copy of this context: what the task logs has the run's id, too.
+            thread = threading.Thread(
+                target=contextvars.copy_context().run, args=(body,), name=f"task {job.task}", daemon=True
+            )
             try:
                 thread.start()
             except RuntimeError as error:  # the machine has no more threads

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from functions.engine.lanes import Bound, Urgency
+from functions.engine.errors import NewerSchema
 from functions.engine.message import QueueName
 from functions.runtime.submit import Prepared, Submission, Submitted, Submitter, replay, run_key
 
@@ -53,7 +55,10 @@ async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[in
     standing = await submitter.runs.get_many(list(keys.values()), now=submitter.clock.now())
 
     async def found(position: int) -> Submitted:
-        return replay(standing[keys[position]], asked[position])
+        row = standing[keys[position]]
+        if isinstance(row, NewerSchema):
+            raise row
+        return replay(row, asked[position])
 
     return await _each({position: position for position, key in keys.items() if key in standing}, found)
 
@@ -91,6 +96,6 @@ async def _each(items: Mapping[K, V], work: Callable[[V], Awaitable[T]]) -> dict
     return outcomes
 
 
-def _named(asked: Submission) -> tuple[str, str, str | None, str]:
+def _named(asked: Submission) -> tuple[str, str, str | None, Urgency, Bound]:
     """What decides which workflow a submission gets, and whether it may."""
-    return asked.tenant, asked.workflow, asked.workflow_version, asked.lane
+    return asked.tenant, asked.workflow, asked.workflow_version, asked.urgency, asked.bound

@@ -12,14 +12,15 @@ from functions.engine.effects import ReturnPlace, Ring, StopMap
 from functions.engine.errors import Conflict, InfrastructureError, NotFound, Unanswered
 from functions.engine.events import Move
 from functions.engine.ports import Replaces, RunKey
-from functions.engine.run import Run, Status
+from functions.engine.run import Run
 from functions.engine.sealing import merged
 from functions.engine.terms import Terms
 from functions.engine.values import Loaded
 from functions.engine.workflow import Workflow
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.payloads import Payloads
-from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.reckoning import ended
+from functions.runtime.telemetry import logger
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
@@ -69,7 +70,7 @@ class Control:
             if not decision.changed:
                 receipt = replayed(run, move)
                 return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
-            wanted = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
+            wanted = _signed(decision.run, after=run, write_id=self._services.ids.token())
             tried.append(_Try(wanted, decision, since=run.last_seq, sent=clock.monotonic()))
             error: InfrastructureError | None = None
             try:
@@ -111,10 +112,8 @@ class Control:
     async def _followed(self, done: _Try) -> Done:
         """What follows the commit; only then is the operator answered."""
         run = done.run
-        if run.status is Status.CANCELLED:
-            count(Metric.RUNS_CANCELLED)
-        elif run.status is Status.FAILED:  # a resume that found too many crashes
-            count(Metric.RUNS_FAILED)
+        if run.terminal:  # cancelled, or a resume that found too many crashes
+            ended(run, by_workflow=self._services.settings.workflow_metrics)
         facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
         logger().info("an operator's move", extra={**facts, "did": str(done.first.type)})
         aftermath = Aftermath(self._services)
@@ -132,12 +131,20 @@ class _Try:
         self.run = run
         self.decision = decision
         self.sent = sent
-        # Every move is told of: that entry says which put it was, whoever has written since.
+        # Every move is told of: that entry says which put it was in, whoever has written since.
         self.first = next(entry for entry in run.journal if entry.seq == since + 1)
 
     def is_in(self, standing: Run) -> bool:
         """Whether the record that stands goes back to this put."""
-        if standing.version <= self.run.version:
-            # The same move of two operators in one millisecond reads the same: of one version there is one put.
-            return standing.write_id == self.run.write_id
-        return self.first in standing.journal
+        return any(entry.write_id == self.run.write_id for entry in standing.journal)
+
+
+def _signed(run: Run, *, after: Run, write_id: str) -> Run:
+    """The record to put in place of `after`, its first new entry signed with the put's own id.
+
+    The same move of two operators in one millisecond reads the same but for that.
+    """
+    journal = tuple(
+        replace(entry, write_id=write_id) if entry.seq == after.last_seq + 1 else entry for entry in run.journal
+    )
+    return replace(run, journal=journal, version=after.version + 1, write_id=write_id)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
+from functions.engine.lanes import MAX_PRIORITY, UNBOUND, Bound
 from functions.engine.ports import Token
 
 SCOPES = frozenset({"submit", "read", "operate", "admin"})
@@ -25,17 +26,23 @@ def mint(
     now: datetime,
     draw: Callable[[int], bytes],
     expires_at: datetime | None = None,
+    bound: Bound = UNBOUND,
 ) -> tuple[str, Token]:
     """A new token: its text, shown once and never again, and what is stored of it.
 
     `draw(n)` gives n unpredictable bytes (`secrets.token_bytes`): 8 name the token, 32 are its
-    secret. Raises ValueError for an unknown scope, none at all, or an empty tenant.
+    secret; `bound` limits the lanes it may use. Raises ValueError for an unknown scope, none at all, an empty tenant,
+    or a bound that is none.
     """
     if not tenant:
         raise ValueError("a token belongs to a tenant: its name is empty")
     if not scopes or scopes - SCOPES:
         wrong = ", ".join(sorted(scopes - SCOPES)) or "none"
         raise ValueError(f"a token has scopes of {', '.join(sorted(SCOPES))}; given: {wrong}")
+    if bound.max_priority is not None and not 0 <= bound.max_priority <= MAX_PRIORITY:
+        raise ValueError(f"a token's highest priority is 0 to {MAX_PRIORITY}; given: {bound.max_priority}")
+    if bound.max_lane == "":
+        raise ValueError("a token's best lane has a name: it is empty")
     token_id = draw(8).hex()
     secret = base64.urlsafe_b64encode(draw(32)).decode("ascii").rstrip("=")
     stored = Token(
@@ -46,6 +53,8 @@ def mint(
         owner=owner,
         created_at=now,
         expires_at=expires_at,
+        max_lane=bound.max_lane,
+        max_priority=bound.max_priority,
     )
     return f"ff_{token_id}_{secret}", stored
 

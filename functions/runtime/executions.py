@@ -20,6 +20,7 @@ from functions.runtime.inline import InlineMaps
 from functions.runtime.maps import Maps
 from functions.runtime.patience import insist
 from functions.runtime.payloads import Payloads
+from functions.runtime.stopwatch import Stopwatch
 from functions.runtime.wiring import Services
 from functions.tasks.registry import find
 
@@ -33,7 +34,7 @@ class Attempt:
 
 
 class Executions:
-    """The running attempts of one run. Results are handed to `post`, as events."""
+    """The running attempts of one run. Results go to `post`, as events. `at_work` runs while any of the attempts does."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Executions:
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._halted = False
+        self.at_work = Stopwatch(services.clock.monotonic)
 
     def match(self, record: Run, inputs: Mapping[Attempt, Json]) -> None:
         """Start what the record calls started and is not running, stop what runs and it does not call started.
@@ -102,9 +104,11 @@ class Executions:
     async def _outcome(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Event:
         state = record.steps[attempt.step]
         if state.status is StepStatus.WAITING:
-            return await insist(self._services.clock, lambda: self._maps.look(record, self._workflow, attempt.step))
+            with self.at_work.running():
+                return await insist(self._services.clock, lambda: self._maps.look(record, self._workflow, attempt.step))
         if state.map is not None:
-            return await self._inline.run(record, attempt.step)
+            with self.at_work.running():
+                return await self._inline.run(record, attempt.step)
         try:
             job = await self._job(record, attempt, inputs)
         except (ExpressionError, NotFound) as error:
@@ -114,7 +118,8 @@ class Executions:
         def emit(data: Json) -> None:
             self._post(Emitted(step=attempt.step, attempt=attempt.number, data=data))
 
-        outcome = await self._attempts.run(job, emit=emit)
+        with self.at_work.running():
+            outcome = await self._attempts.run(job, emit=emit)
         if isinstance(outcome, Failed):
             return self._failed(attempt, outcome)
         return AttemptSucceeded(

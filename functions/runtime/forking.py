@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from functions.engine.errors import InvalidDocument, LimitExceeded, Problem
 from functions.engine.fork import checkpoints
+from functions.engine.lanes import UNBOUND, Bound, Urgency
 from functions.engine.run import Operation, Origin, Run, check_operation
 from functions.engine.steps import Steps
 from functions.engine.values import Json, dump
@@ -27,6 +28,7 @@ class Fork:
     new_input: bool
     request_hash: str
     key: str | None
+    bound: Bound = UNBOUND
 
 
 class Forker:
@@ -53,7 +55,9 @@ class Forker:
                 workflow=source.workflow,
                 workflow_version=version,
                 input=asked.input if asked.new_input else source.input,
-                lane=source.lane,
+                # Its source's lane, or the best that whoever forks may use.
+                urgency=Urgency(usual=source.lane),
+                bound=asked.bound,
                 tags=source.tags,
                 request_hash=asked.request_hash,
                 # No client's own key has a NUL in it: a fork never meets a submit.

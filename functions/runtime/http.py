@@ -90,6 +90,17 @@ class WorkflowList(Outgoing):
     next_cursor: str | None
 
 
+class EstimateView(Outgoing):
+    """How long a run accepted now would wait, as if its class's lanes were one queue.
+
+    `starts_in_seconds` is null while nobody can tell: nothing has drained in the last minute or two.
+    """
+
+    ahead: int = Field(description="Accepted runs of the class that have not begun.")
+    drain_per_second: float | None
+    starts_in_seconds: float | None
+
+
 class Accepted(Outgoing):
     """A run that was accepted and will be executed."""
 
@@ -99,6 +110,7 @@ class Accepted(Outgoing):
     version: str
     created_at: datetime
     links: Links
+    estimate: EstimateView | None = Field(default=None, exclude_if=_nothing, description="Not on a replay.")
 
 
 class ErrorView(Outgoing):
@@ -267,6 +279,7 @@ class ProblemView(Outgoing):
     detail: str
     errors: list[ProblemError] = Field(default_factory=list, exclude_if=_nothing)
     parameter: str | None = Field(default=None, exclude_if=_nothing)
+    estimate: EstimateView | None = Field(default=None, exclude_if=_nothing, description="Of a full queue.")
     retry_after: int | None = Field(
         default=None, exclude_if=_nothing, description="Within a batch: seconds, as the header says elsewhere."
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StringConstraints, ValidationInfo, field_validator
 
 from functions.engine.duration import parse_duration
+from functions.engine.lanes import MAX_PRIORITY
 from functions.engine.run import Status
 
 MAX_WAIT_SECONDS = 25
@@ -17,6 +19,8 @@ MAX_TAGS = 20
 MAX_BATCH = 100
 """Runs in one call: what their reservations and rows, side by side, need stays far below API Gateway's 30 s."""
 
+TAG_FILTER = re.compile(r"([A-Za-z0-9._/-]{1,64})(?:[:=](.{0,256}))?", re.DOTALL)
+"""A tag's name and perhaps its value: a name has neither sign in it, a value may have both."""
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,64}$")]
 TagValue = Annotated[str, StringConstraints(max_length=256)]
 Wait = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -24,7 +28,14 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 
 
 class Incoming(BaseModel):
-    """A stranger's document: a field it does not have is an error, so that no typing error is passed over."""
+    """A stranger's document: a field it does not have is an error, so that no typing error is passed over.
+
+    As a query: `exact` says that a parameter it does not have is an error too (proxies and caches add some, which
+    elsewhere are passed over); the lists in `repeated` are not split at commas, for their values may have some.
+    """
+
+    exact: ClassVar[bool] = False
+    repeated: ClassVar[frozenset[str]] = frozenset()
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -37,8 +48,16 @@ class SubmitBody(Incoming):
         default=None, description="A version of it; without one, the current version."
     )
     input: Any = Field(default_factory=dict, description="Any JSON; `${input}` in the workflow's expressions.")
-    lane: Annotated[str, StringConstraints(max_length=64)] = Field(
-        default="normal", description="Lane within the workflow's class."
+    lane: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+        default=None,
+        description="Lane within the workflow's class; without one, `normal`, or the best the token may use.",
+    )
+    priority: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_PRIORITY,
+        strict=True,
+        description="Instead of a lane: 0 to 9, 9 the most urgent. Of three lanes 9–7 are the first, 6–3 the second.",
     )
     tags: dict[TagName, TagValue] = Field(
         default_factory=dict, max_length=MAX_TAGS, description="Labels to find the run by."
@@ -48,6 +67,13 @@ class SubmitBody(Incoming):
         description="Not before this long after acceptance: seconds, or a duration such as `30s`; at most 15 minutes. "
         "The workflow's timeouts count from then.",
     )
+
+    @field_validator("priority")
+    @classmethod
+    def _not_beside_a_lane(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("lane") is not None:
+            raise ValueError("a run has a lane or a priority, not both")
+        return value
 
     @field_validator("delay", mode="before")
     @classmethod
@@ -114,19 +140,34 @@ class ListQuery(Incoming):
     """Which page of a list."""
 
     limit: int = Field(default=50, ge=1, le=200, description="At most this many; a page may hold fewer.")
-    cursor: Annotated[str, StringConstraints(max_length=2_000)] | None = Field(
+    cursor: str | None = Field(
         default=None, description="Where to go on: a `cursor` or `next_cursor` of this very listing."
     )
 
 
 class RunsQuery(ListQuery):
-    """Which runs."""
+    """Which runs. A filter there is none of is an error: passed over, it would show runs that nobody asked for."""
+
+    exact: ClassVar[bool] = True
+    repeated: ClassVar[frozenset[str]] = frozenset({"tag"})
 
     status: list[Status] = Field(default_factory=list, description="Only these, comma-separated.")
     workflow: list[str] = Field(default_factory=list, description="Only runs of these workflows, comma-separated.")
     tag: list[str] = Field(
-        default_factory=list, description="Only runs that have all these tags: `name`, `name:value` or `name=value`."
+        default_factory=list,
+        description="Only runs that have this tag: `name`, `name:value` or `name=value`. Repeated: all of them.",
     )
+
+    @field_validator("tag")
+    @classmethod
+    def _name_and_perhaps_value(cls, value: list[str]) -> list[str]:
+        for text in value:
+            if not TAG_FILTER.fullmatch(text):
+                raise ValueError(
+                    f"{text[:100]!r} is none of name, name:value and name=value; "
+                    "a name is 1 to 64 letters, digits and . _ / -, a value at most 256 characters"
+                )
+        return value
 
 
 class WorkflowQuery(Incoming):

@@ -21,7 +21,7 @@ from functions.runtime.items import Items, Unfinished
 from functions.runtime.maps import Maps, spec_of, state_of
 from functions.runtime.patience import insist
 from functions.runtime.payloads import Payloads
-from functions.runtime.telemetry import logger
+from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.wiring import Services
 
 RECORD_SECONDS = 1.0
@@ -114,6 +114,7 @@ class _OneMap:
     def end(self, result: ItemResult) -> None:
         """An item has ended."""
         self.ended[result.index] = result
+        count(Metric.MAP_ITEMS, of=(self._run.class_name,))
         self._unrecorded.append(result)
 
     async def keep_recording(self) -> None:

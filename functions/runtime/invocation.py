@@ -13,7 +13,7 @@ from functions.runtime.batch import work
 from functions.runtime.naming import worker_name
 from functions.runtime.runner import Runner
 from functions.runtime.settings import Settings
-from functions.runtime.telemetry import flush
+from functions.runtime.telemetry import FunctionName, begin, flush
 from functions.runtime.wiring import Services, queue_urls, services
 from functions.runtime.workflows import WorkflowCache
 
@@ -31,7 +31,9 @@ class Invocations:
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Invocations:
         """The worker as the function's environment describes it."""
-        return cls(services(Settings.from_env(environ)))
+        settings = Settings.from_env(environ)
+        begin(settings, FunctionName.WORKER)
+        return cls(services(settings))
 
     def work(self, event: Mapping[str, Any], *, seconds_left: float) -> Sequence[str]:
         """Work on an event's messages; returns the ids of those to be delivered again.

@@ -20,7 +20,7 @@ from functions.runtime.keeper import Keeper
 from functions.runtime.naming import worker_name
 from functions.runtime.runner import Back, Disposition, Done, Runner
 from functions.runtime.settings import Settings
-from functions.runtime.telemetry import flush, logger
+from functions.runtime.telemetry import configure, flush, logger
 from functions.runtime.wiring import services
 from functions.runtime.workflows import WorkflowCache
 
@@ -97,6 +97,7 @@ def _loaded(data: bytes) -> Received:
 
 async def _child(message: Received) -> Disposition:
     settings = replace(Settings.from_env(os.environ), concurrency=1)
+    configure(settings)
     wired = services(settings)
     runner = Runner(
         wired,

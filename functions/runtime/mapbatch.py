@@ -19,7 +19,7 @@ from functions.runtime.items import Items, Unfinished
 from functions.runtime.maps import Maps, state_of
 from functions.runtime.patience import insist
 from functions.runtime.settings import Settings
-from functions.runtime.telemetry import flush, logger
+from functions.runtime.telemetry import FunctionName, Metric, about, begin, count, flush, logger
 from functions.runtime.together import both
 from functions.runtime.wiring import Services, services
 from functions.runtime.workflows import WorkflowCache
@@ -75,6 +75,10 @@ class MapBatches:
 
         Raises an `InfrastructureError` while nothing was begun.
         """
+        with about(order.run_id):
+            return await self._work(order, until)
+
+    async def _work(self, order: Order, until: datetime) -> BatchEnd:
         reading = self._services.runs.get(
             RunKey(tenant=order.tenant, run_id=order.run_id), now=self._services.clock.now()
         )
@@ -96,6 +100,8 @@ class MapBatches:
 
         results = await asyncio.gather(*(end_of(index) for index in range(order.batch.first, order.batch.end)))
         await insist(self._services.clock, lambda: self._maps.record(run, order.step, digest(state.plan), results))
+        count(Metric.MAP_BATCHES)
+        count(Metric.MAP_ITEMS, len(results), of=(run.class_name,))
         return BatchEnd.RECORDED
 
     async def _plan(self, plan: Json | BlobRef) -> Json:
@@ -119,7 +125,9 @@ class BatchInvocations:
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> BatchInvocations:
         """The batches' worker as the function's environment describes it."""
-        return cls(services(Settings.from_env(environ)))
+        settings = Settings.from_env(environ)
+        begin(settings, FunctionName.FANOUT)
+        return cls(services(settings))
 
     def work(self, event: Mapping[str, Any], *, seconds_left: float) -> str:
         """Work on an event's batch; returns what became of it.
@@ -129,10 +137,12 @@ class BatchInvocations:
         """
         order = Order.from_event(event)
         until = self._services.clock.now() + timedelta(seconds=seconds_left)
-        end = self._loop.run(self._batches.work(order, until=until))
-        facts = {"run_id": order.run_id, "step": order.step, "first": order.batch.first, "end": end.value}
-        logger().debug("batch worked on", extra=facts)
-        flush()
+        try:
+            end = self._loop.run(self._batches.work(order, until=until))
+            facts = {"run_id": order.run_id, "step": order.step, "first": order.batch.first, "end": end.value}
+            logger().debug("batch worked on", extra=facts)
+        finally:
+            flush()
         if self._attempts.lingering:
             os._exit(1)
         return end.value

@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 from functions.runtime import sse
 from functions.runtime.documents import YAML_TYPES
 from functions.runtime.http import BigValue, Health, ProblemView
+from functions.runtime.incoming import Incoming
 from functions.runtime.problems import PROBLEM_JSON
 from functions.runtime.routes import Call, pattern
 
@@ -135,7 +136,7 @@ def _path_parameter(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+def _query_parameters(model: type[Incoming]) -> list[dict[str, Any]]:
     schema = model.model_json_schema()
     shared: dict[str, Any] = schema.get("$defs", {})
     return [
@@ -144,8 +145,8 @@ def _query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
             "in": "query",
             "required": False,
             "description": given.get("description", ""),
-            # Lists are comma-joined; repeating the parameter works as well.
-            **({"style": "form", "explode": False} if _is_list(given) else {}),
+            # Most lists are comma-joined; repeating the parameter works as well.
+            **({"style": "form", "explode": name in model.repeated} if _is_list(given) else {}),
             "schema": _inlined({key: value for key, value in given.items() if key != "description"}, shared),
         }
         for name, given in schema["properties"].items()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import ceil
 
+from functions.engine.admission import Estimate, estimate
 from functions.engine.errors import (
     FanfoldError,
     InfrastructureError,
     InvalidCursor,
     InvalidDocument,
     KeyReused,
+    LaneDenied,
     LimitExceeded,
     NotFound,
     QueueFull,
@@ -37,6 +39,7 @@ class Problem:
     faults: Sequence[Fault] = ()
     parameter: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    estimate: Estimate | None = None
 
     def content(self) -> dict[str, object]:
         """The problem as a JSON object."""
@@ -50,6 +53,8 @@ class Problem:
             content["errors"] = [{"pointer": f.pointer, "detail": f.detail} for f in self.faults]
         if self.parameter is not None:
             content["parameter"] = self.parameter
+        if self.estimate is not None:
+            content["estimate"] = asdict(self.estimate)
         return content
 
     def body(self) -> str:
@@ -70,12 +75,15 @@ def malformed(detail: str, *, slug: str = "malformed-json") -> Refused:
     return Refused(Problem(slug=slug, title="The body can't be read", status=400, detail=detail))
 
 
-def invalid_body(faults: Sequence[Fault]) -> Refused:
+def invalid_body(faults: Sequence[Fault], *, title: str = "The request is invalid") -> Refused:
     """422: the body is readable and wrong; every fault at once."""
     detail = "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in faults[:3])
-    return Refused(
-        Problem(slug="invalid-document", title="The document is invalid", status=422, detail=detail, faults=faults)
-    )
+    return Refused(Problem(slug="invalid-document", title=title, status=422, detail=detail, faults=faults))
+
+
+def invalid_workflow(faults: Sequence[Fault]) -> Refused:
+    """422: a workflow document that can't be registered."""
+    return invalid_body(faults, title="The workflow is invalid")
 
 
 def invalid_parameter(name: str, detail: str) -> Refused:
@@ -109,9 +117,9 @@ def unauthorized(detail: str) -> Refused:
     )
 
 
-def forbidden(detail: str) -> Refused:
+def forbidden(detail: str, *, faults: Sequence[Fault] = ()) -> Refused:
     """403."""
-    return Refused(Problem(slug="forbidden", title="Not allowed", status=403, detail=detail))
+    return Refused(Problem(slug="forbidden", title="Not allowed", status=403, detail=detail, faults=faults))
 
 
 def no_route(path: str) -> Refused:
@@ -169,6 +177,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(slug="limit-exceeded", title="A limit was met", status=422, detail=str(error))
         case NotFound():
             return Problem(slug="not-found", title="Not found", status=404, detail=str(error))
+        case LaneDenied():
+            return forbidden(str(error), faults=(Fault(pointer=error.pointer, detail=str(error)),)).problem
         case KeyReused():
             return Problem(slug="key-reused", title="The idempotency key came before", status=409, detail=str(error))
         case WrongState() | SignalsFull():
@@ -180,6 +190,7 @@ def problem_of(error: Exception) -> Problem:
                 status=429,
                 detail=str(error),
                 headers=_retry_after(error.retry_after_seconds),
+                estimate=estimate(error.limit, error.drain_per_second),
             )
         case InfrastructureError():
             return Problem(

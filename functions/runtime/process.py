@@ -18,19 +18,20 @@ from functions.runtime.attempts import Attempts
 from functions.runtime.batch import disposition, settle
 from functions.runtime.isolation import Isolation
 from functions.runtime.keeper import Keeper, visibility_seconds
+from functions.runtime.lanes import Lanes
 from functions.runtime.naming import worker_name
 from functions.runtime.runner import Disposition, Runner
 from functions.runtime.settings import Settings
-from functions.runtime.telemetry import flush, logger
+from functions.runtime.telemetry import configure, flush, logger
 from functions.runtime.wiring import Services, services
 from functions.runtime.workflows import WorkflowCache
 
 POLL_SECONDS = 5
-"""How long a poll waits for a message. A worker that is told to stop waits for its polls to end, so that no message
-is handed to a process that is gone; twelve asks a minute and queue are below half a dollar a month."""
+"""How long a poll waits for a message. Twelve asks a minute and queue are below half a dollar a month."""
 
-NEXT_LANE_SECONDS = 1
-"""With several lanes the last one is polled this long before the first is looked at again."""
+LAST_ANSWER_SECONDS = 0.2
+"""How long a worker that has nothing left to do waits for a poll: an answer on its way is shown to others at once. A
+message that a poll left behind still takes is seen again after its visibility."""
 
 FAULT_PAUSE_SECONDS = 2.0
 """Pause of a poller whose queue could not be asked."""
@@ -64,8 +65,8 @@ class Worker:
     ) -> None:
         self._services = services
         self._class_name = class_name
-        self._lanes = [QueueName(class_name=class_name, role=lane) for lane in lanes]
-        self._resume = QueueName(class_name=class_name, role=RESUME)
+        self._lanes = self._receiver(*lanes)
+        self._resume = self._receiver(RESUME)
         self._attempts = Attempts(services.settings, services.clock) if attempts is None else attempts
         self._isolation = isolation
         self._runner = Runner(
@@ -80,8 +81,17 @@ class Worker:
         self._resume_slots = asyncio.Semaphore(math.ceil(concurrency / 2))
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[Disposition]] = set()
+        self._polls: set[asyncio.Task[Sequence[Received]]] = set()
         self._ended: list[tuple[Received, asyncio.Task[Disposition]]] = []
         self._settling: asyncio.Task[None] | None = None
+
+    def _receiver(self, *roles: str) -> Lanes:
+        return Lanes(
+            self._services.queue,
+            [QueueName(class_name=self._class_name, role=role) for role in roles],
+            visibility_seconds=visibility_seconds(self._services.settings),
+            wait_seconds=POLL_SECONDS,
+        )
 
     def stop(self) -> None:
         """Take no new message; let every run go at its next step boundary."""
@@ -95,7 +105,7 @@ class Worker:
         """Work until told to stop, or until a task that would not stop has spent the process."""
         async with Keeper(self._services, hidden=True) as self._keeper:
             pollers = [
-                asyncio.create_task(self._poll([self._resume], self._resume_slots)),
+                asyncio.create_task(self._poll(self._resume, self._resume_slots)),
                 asyncio.create_task(self._poll(self._lanes, self._lane_slots)),
             ]
             side = [asyncio.create_task(self._watch()), asyncio.create_task(self._meter())]
@@ -105,11 +115,13 @@ class Worker:
                 await asyncio.wait({stopping, *pollers}, return_when=asyncio.FIRST_COMPLETED)
                 self.stop()
                 await self._drain()
-                await asyncio.wait(pollers, timeout=POLL_SECONDS + 1)
+                await self._leave_polls()
+                await asyncio.wait(pollers, timeout=POLL_SECONDS)
             finally:
                 for task in (stopping, *pollers, *side):
                     task.cancel()
                 await asyncio.wait({stopping, *pollers, *side})
+                await self._lanes.close()
                 flush()
             for task in (*pollers, *side):
                 if not task.cancelled():
@@ -127,8 +139,17 @@ class Worker:
         if self._settling is not None:
             await self._settling
 
-    async def _poll(self, queues: Sequence[QueueName], slots: asyncio.Semaphore) -> None:
+    async def _leave_polls(self) -> None:
+        """Wait for no poll any longer than for an answer on its way."""
+        if self._polls:
+            await asyncio.wait(self._polls, timeout=LAST_ANSWER_SECONDS)
+        for poll in self._polls:
+            poll.cancel()
+
+    async def _poll(self, queues: Lanes, slots: asyncio.Semaphore) -> None:
         while not self._stop.is_set():
+            if slots.locked():
+                queues.leave()
             await slots.acquire()
             if self._stop.is_set():
                 slots.release()
@@ -139,7 +160,10 @@ class Worker:
                 free += 1
             taken = 0
             try:
-                messages = await self._receive(queues, free)
+                poll = asyncio.create_task(queues.receive(free))
+                self._polls.add(poll)
+                poll.add_done_callback(self._polls.discard)
+                messages = await poll
                 if self._stop.is_set() and messages:
                     # They came while this worker was told to stop: others need not wait for them.
                     await self._services.queue.hide(messages, seconds=0)
@@ -153,18 +177,6 @@ class Worker:
             finally:
                 for _ in range(free - taken):
                     slots.release()
-
-    async def _receive(self, queues: Sequence[QueueName], limit: int) -> Sequence[Received]:
-        """Messages of the first queue that has any; the last one is waited for."""
-        visibility = visibility_seconds(self._services.settings)
-        for queue in queues[:-1]:
-            got = await self._services.queue.receive(queue, limit=limit, wait_seconds=0, visibility_seconds=visibility)
-            if got:
-                return got
-        wait = POLL_SECONDS if len(queues) == 1 else NEXT_LANE_SECONDS
-        return await self._services.queue.receive(
-            queues[-1], limit=limit, wait_seconds=wait, visibility_seconds=visibility
-        )
 
     def _begin(self, message: Received, slots: asyncio.Semaphore) -> None:
         self._keeper.keep([message])
@@ -224,6 +236,7 @@ def check(settings: Settings, *, class_name: str, lanes: Sequence[str] | None, c
 
 
 async def _serve(settings: Settings, class_name: str, lanes: Sequence[str], concurrency: int) -> Exit:
+    configure(settings)
     worker = Worker(
         services(settings),
         class_name=class_name,

@@ -14,6 +14,7 @@ from functions.engine.leaks import Finding, closed, confirmed, leaked
 from functions.engine.ports import Bucket, IndexKey, RunKey
 from functions.engine.run import Place, Run, Status
 from functions.engine.values import Json
+from functions.runtime.heads import legible
 from functions.runtime.rotation import MAX_PAGES, MAX_READ
 from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.wiring import Services
@@ -29,12 +30,16 @@ Held = Mapping[tuple[str, Place], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """A count of one hour's queued rows under way: after `key`, or before the first run of `tenant` (None: of all)."""
+    """A count of one hour's queued rows under way: after `key`, or before the first run of `tenant` (None: of all).
+
+    `unclear`: some rows could not be read, so that the count is too low to go by.
+    """
 
     hour: int
     tenant: str | None = None
     key: IndexKey | None = None
     queued: Mapping[str, int] = field(default_factory=dict)
+    unclear: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ class State:
                 "tenant": walk.tenant,
                 "key": None if walk.key is None else [walk.key.run_id, walk.key.created_at.isoformat()],
                 "queued": dict(walk.queued),
+                "unclear": walk.unclear,
             },
             "findings": [
                 [f.class_name, f.place.shard, f.place.hour, f.standing, f.surplus, f.at.isoformat()]
@@ -82,6 +88,7 @@ class State:
                 if key is None
                 else IndexKey(tenant=walk["tenant"], run_id=key[0], created_at=datetime.fromisoformat(key[1])),
                 queued=walk["queued"],
+                unclear=walk.get("unclear", False),
             ),
             findings=tuple(
                 Finding(
@@ -183,25 +190,23 @@ class _Repair:
                 keys = [key for key in page if key.created_at < end]
                 self._pages -= 1
                 self._rows -= len(keys)
-                walk = replace(walk, queued=await self._queued(walk, keys))
+                walk = await self._with(walk, keys)
                 if len(keys) < limit:
                     break
                 walk = replace(walk, key=keys[-1])
         await self._judge(walk)
         return None
 
-    async def _queued(self, walk: Walk, keys: Sequence[IndexKey]) -> Mapping[str, int]:
-        """The walk's counts with these runs' rows, read strongly: those still queued with a place of its hour."""
-        if not keys:
-            return walk.queued
+    async def _with(self, walk: Walk, keys: Sequence[IndexKey]) -> Walk:
+        """The walk with these runs' rows counted, read strongly: those still queued with a place of its hour."""
         asked = [RunKey(tenant=key.tenant, run_id=key.run_id) for key in keys]
-        rows = await self._services.runs.get_many(asked, now=self._now)
+        heads = await legible(self._services.runs, asked, now=self._now)
         queued = dict(walk.queued)
-        for run in rows.values():
+        for run in heads.runs.values():
             if run.status is Status.QUEUED and run.place is not None and run.place.hour == walk.hour:
                 counter = _counter(run, run.place)
                 queued[counter] = queued.get(counter, 0) + 1
-        return queued
+        return replace(walk, queued=queued, unclear=walk.unclear or bool(heads.newer))
 
     async def _judge(self, walk: Walk) -> None:
         """Read the counters after the count, and subtract what has leaked for certain."""
@@ -211,7 +216,7 @@ class _Repair:
         findings = [f for f in self._state.findings if f.place.hour != walk.hour]
         for (class_name, place), standing in held.items():
             surplus = standing - walk.queued.get(f"{class_name}/{place.shard}", 0)
-            if place.hour != walk.hour or surplus <= 0:
+            if place.hour != walk.hour or surplus <= 0 or walk.unclear:
                 continue
             found = Finding(class_name=class_name, place=place, standing=standing, surplus=surplus, at=at)
             first = before.get((class_name, place))

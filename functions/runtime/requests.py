@@ -11,9 +11,11 @@ from typing import Any, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from functions.engine.errors import Problem as Fault
 from functions.engine.values import Json, parse
+from functions.runtime.incoming import Incoming
 from functions.runtime.problems import invalid_body, invalid_parameter, malformed, too_large
 
 MAX_DEPTH = 100
@@ -22,6 +24,7 @@ MAX_DEPTH = 100
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 Model = TypeVar("Model", bound=BaseModel)
+Query = TypeVar("Query", bound=Incoming)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,26 +141,38 @@ def value_as(model: type[Model], value: Json) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         raise invalid_body(
-            [Fault(pointer=pointer(e["loc"]), detail=e["msg"]) for e in error.errors(include_url=False)]
+            [Fault(pointer=pointer(e["loc"]), detail=_sentence(e)) for e in error.errors(include_url=False)]
         ) from error
 
 
-def query_as(model: type[Model], request: Request) -> Model:
-    """The query as a model: lists take repeated and comma-joined values; a parameter the model lacks is passed over."""
+def query_as(model: type[Query], request: Request) -> Query:
+    """The query as a model: lists take repeated and comma-joined values.
+
+    A parameter that the model lacks is passed over, or refused where the model is `exact`.
+    """
     given: dict[str, object] = {}
+    if model.exact and (unknown := sorted(set(request.query) - set(model.model_fields))):
+        known = ", ".join(model.model_fields)
+        raise invalid_parameter(unknown[0][:100], f"there is no such parameter; there are: {known}")
     for name, info in model.model_fields.items():
         values = request.query.get(name)
         if values is None:
             continue
         if any(get_origin(kind) is list for kind in (info.annotation, *get_args(info.annotation))):
-            given[name] = [part for value in values for part in value.split(",") if part]
+            split = [[value] if name in model.repeated else value.split(",") for value in values]
+            given[name] = [part for parts in split for part in parts if part]
         else:
             given[name] = values[-1]
     try:
         return model.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise invalid_parameter(str(first["loc"][0]) if first["loc"] else "query", first["msg"]) from error
+        raise invalid_parameter(str(first["loc"][0]) if first["loc"] else "query", _sentence(first)) from error
+
+
+def _sentence(error: ErrorDetails) -> str:
+    """What is wrong, in the words of whoever found it: pydantic announces ours as a "Value error"."""
+    return error["msg"].removeprefix("Value error, ")
 
 
 def pointer(parts: Sequence[int | str]) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime
 from functions.engine.ports import Bucket, IndexKey, RunKey, RunStore
 from functions.engine.run import Run, Status
 from functions.engine.values import Json
+from functions.runtime.heads import legible
 
 MAX_READ = 100
 """`RunStore.get_many` takes no more (BatchGetItem's limit)."""
@@ -77,7 +78,7 @@ class Rotation:
         self.ended = False
 
     async def heads(self, *, now: datetime) -> AsyncIterator[Run]:
-        """The records of the pass, oldest first within a tenant; keys whose record is gone are passed over."""
+        """The records of the pass, oldest first within a tenant, but for those that are gone or that newer code wrote."""
         pages = 0
         for tenant in self._tenants:
             if self.cursor.tenant is not None and tenant < self.cursor.tenant:
@@ -94,7 +95,7 @@ class Rotation:
                     break
                 self._left -= len(page)
                 keys = [RunKey(tenant=key.tenant, run_id=key.run_id) for key in page]
-                found = await self._runs.get_many(keys, now=now)
+                found = (await legible(self._runs, keys, now=now)).runs
                 for key in keys:
                     if key in found:
                         self._note(found[key])

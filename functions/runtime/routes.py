@@ -27,6 +27,7 @@ from functions.runtime.incoming import (
     BatchBody,
     EventsQuery,
     ForkBody,
+    Incoming,
     ListQuery,
     RunQuery,
     RunsQuery,
@@ -51,13 +52,18 @@ class Call:
     scope: Scope | None
     handler: Callable[..., Awaitable[Answer]]
     answers: Mapping[int, type[BaseModel]]
-    query: type[BaseModel] | None = None
+    query: type[Incoming] | None = None
     body: type[BaseModel] | None = None
     document: bool = False
     payload: bool = False
     keyed: bool = False
     streamed: bool = False
     problems: tuple[int, ...] = field(default=())
+
+    @property
+    def accepts_runs(self) -> bool:
+        """Whether the call is there to make runs."""
+        return not {Accepted, BatchResults}.isdisjoint(self.answers.values())
 
 
 def pattern(path: str) -> re.Pattern[str]:

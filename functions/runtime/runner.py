@@ -26,12 +26,13 @@ from functions.engine.errors import InfrastructureError, Unavailable
 from functions.engine.events import Claimed, Event, MapRang, MapSeen
 from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
 from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
-from functions.engine.run import Run, Status
+from functions.engine.run import Run
 from functions.engine.terms import ENVELOPE_LIFE, MAX_DELAY
 from functions.runtime.attempts import Attempts
 from functions.runtime.looks import Looks
+from functions.runtime.reckoning import ended
 from functions.runtime.shell import Ended, Lost, Shell
-from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.telemetry import Metric, about, count, logger
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
@@ -44,13 +45,6 @@ OUTAGE_DELAY = timedelta(seconds=60)
 
 UNREADABLE_SECONDS = 60
 """How long a message that can't be read is hidden; after ten deliveries it is a dead letter."""
-
-ENDS = {
-    Status.SUCCEEDED: Metric.RUNS_SUCCEEDED,
-    Status.FAILED: Metric.RUNS_FAILED,
-    Status.CANCELLED: Metric.RUNS_CANCELLED,
-}
-"""What is counted when a run ends so."""
 
 LOOKS = 3
 """How often one delivery decides anew after a lost race, before the message is handed back."""
@@ -132,6 +126,10 @@ class Runner:
             return Back(seconds=UNREADABLE_SECONDS)
         if horizon is not None:
             self._horizon = horizon
+        with about(message.run_id):
+            return await self._handle(received, message)
+
+    async def _handle(self, received: Received, message: Message) -> Disposition:
         try:
             self._check_clock()
             if received.receives >= SUSPECT_RECEIVES and not self._is_apart(received):
@@ -174,6 +172,8 @@ class Runner:
             verdict = self._verdict(received, message, row)
             match verdict:
                 case Drop():
+                    if isinstance(message, Envelope):
+                        count(Metric.DUPLICATES)
                     logger().debug("dropped", extra={"run_id": message.run_id, "why": verdict.why})
                     return Done()
                 case HandBack():
@@ -202,7 +202,7 @@ class Runner:
                     row = outcome.row
                 case _:
                     if isinstance(verdict, Apart):
-                        count(Metric.CRASHES)
+                        count(Metric.CRASHES, of=(message.class_name,))
                         logger().warning("a worker died with a run in hands", extra={"run_id": message.run_id})
                     outcome = await self._hold(*self._basis(message, row))
                     if not isinstance(outcome, Lost) or outcome.held:
@@ -235,30 +235,25 @@ class Runner:
         shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news)
         self._shells.add(shell)
         try:
-            return await shell.run(base, condition)
+            outcome = await shell.run(base, condition)
         finally:
             self._shells.discard(shell)
+        if isinstance(outcome, Lost) and outcome.row is not base:
+            _count_loss(outcome, base.class_name)
+        return outcome
 
     # --- what follows ---------------------------------------------------------------------------
 
     def _after(self, outcome: Ended | Lost) -> Disposition:
         if isinstance(outcome, Lost):
-            count(Metric.CLAIMS_LOST)
             logger().warning("a run was lost while it was held", extra={"run_id": outcome.run_id})
             # Somebody else's run needs this message no more; one whose lease ran out does.
             return Done() if outcome.row is not None else Back(seconds=1)
         run = outcome.run
-        facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
         if run.terminal:
-            count(
-                {Status.SUCCEEDED: Metric.RUNS_SUCCEEDED, Status.FAILED: Metric.RUNS_FAILED}.get(
-                    run.status, Metric.RUNS_CANCELLED
-                )
-            )
-            assert run.finished_at is not None
-            seconds = (run.finished_at - run.created_at).total_seconds()
-            logger().info("run ended", extra={**facts, "reason": run.reason, "seconds": seconds})
+            ended(run, by_workflow=self._settings.workflow_metrics)
         else:
+            facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
             logger().debug("run let go", extra=facts)
         return Done()
 
@@ -287,3 +282,14 @@ class Runner:
 
     def _now(self) -> datetime:
         return self._services.clock.now()
+
+
+def _count_loss(lost: Lost, class_name: str) -> None:
+    """Somebody else has the run. A holder that learned it by a write was fenced off; else its lease ran out."""
+    of_class = (class_name,)
+    if not lost.held:
+        return count(Metric.CLAIMS_LOST, of=of_class)
+    count(Metric.RUNS_LOST, of=of_class)
+    if lost.row is not None:
+        count(Metric.FENCED_WRITES, of=of_class)
+    return None

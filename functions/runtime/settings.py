@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
+from typing import Any
 
 from functions.engine.run import HOUR_SECONDS
 
@@ -41,6 +42,8 @@ def _default_classes() -> Mapping[str, ClassSettings]:
 class Settings:
     """Everything that is configured; the defaults are what ships.
 
+    `service` names the deployment in its logs and metrics. `debug_sample` is the share of runs whose every decision is
+    logged, `workflow_metrics` whether there are metrics for each workflow (a series each is $0.30 a month).
     Refuses combinations that would break a promise (`ValueError` names the setting).
     """
 
@@ -48,6 +51,7 @@ class Settings:
     bucket: str = ""
     classes: Mapping[str, ClassSettings] = field(default_factory=_default_classes)
     stage: str = "dev"
+    service: str = "fanfold"
 
     lease_seconds: float = 60
     clock_skew_seconds: float = 5
@@ -90,6 +94,8 @@ class Settings:
     ledger: str = ""
     mock_latency_ms: int = 500
     log_level: str = "INFO"
+    debug_sample: float = 0.01
+    workflow_metrics: bool = False
 
     def __post_init__(self) -> None:
         if self.retention_days < MIN_RETENTION_DAYS:
@@ -107,6 +113,8 @@ class Settings:
             )
         if self.map_batch * self.inline_bytes > MAX_RECORD_BYTES:
             raise ValueError(f"map_batch times inline_bytes must be at most {MAX_RECORD_BYTES:,}")
+        if not 0 <= self.debug_sample <= 1:
+            raise ValueError("debug_sample must be from 0 to 1")
         for name, settings in self.classes.items():
             if not settings.lanes:
                 raise ValueError(f"class {name} needs at least one lane")
@@ -115,9 +123,14 @@ class Settings:
         """One class; raises KeyError for a class that is not configured."""
         return self.classes[class_name]
 
-    def to_env(self) -> dict[str, str]:
-        """The environment variables that `from_env` turns back into an equal value."""
-        return {PREFIX + f.name.upper(): _encode(getattr(self, f.name)) for f in fields(self)}
+    def to_env(self, *, brief: bool = False) -> dict[str, str]:
+        """The environment variables that `from_env` turns back into an equal value.
+
+        A `brief` one says only what is not the default: a function's whole environment has 4 KB, which several classes
+        with their queues nearly fill.
+        """
+        chosen = [f for f in fields(self) if not brief or f.name in _FACTS or getattr(self, f.name) != f.default]
+        return {PREFIX + f.name.upper(): _encode(getattr(self, f.name), brief=brief) for f in chosen}
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Settings:
@@ -136,12 +149,23 @@ class Settings:
         return cls(**given)  # type: ignore[arg-type]  # names and types come from the fields themselves
 
 
-def _encode(value: object) -> str:
+_FACTS = frozenset({"table", "bucket", "classes", "stage"})
+"""What a deployment always says of itself."""
+
+
+def _encode(value: object, *, brief: bool) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, Mapping):
         return json.dumps(
-            {name: {f.name: _plain(getattr(c, f.name)) for f in fields(c)} for name, c in value.items()},
+            {
+                name: {
+                    f.name: _plain(getattr(c, f.name))
+                    for f in fields(c)
+                    if not (brief and getattr(c, f.name) == f.default)
+                }
+                for name, c in value.items()
+            },
             separators=(",", ":"),
         )
     return str(value)
@@ -164,5 +188,8 @@ def _decode(kind: str, text: str) -> object:
                 raise ValueError("must be 0 or 1")
             return text == "1"
         case _:
-            classes = json.loads(text)
-            return {name: ClassSettings(**{**given, "lanes": tuple(given["lanes"])}) for name, given in classes.items()}
+            return {name: ClassSettings(**_frozen(given)) for name, given in json.loads(text).items()}
+
+
+def _frozen(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

@@ -12,7 +12,7 @@ from functions.engine.ports import Replaces, RunKey
 from functions.engine.run import Run
 from functions.engine.terms import Terms
 from functions.runtime.aftermath import Aftermath
-from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.reckoning import ended as tell
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
@@ -38,10 +38,7 @@ class Settler:
         begun = self._services.clock.monotonic()
         if not await self._commit(ended, Replaces(version=run.version, submission=run.submission)):
             return False
-        count(Metric.RUNS_FAILED)
-        logger().info(
-            "a queued run ended", extra={"run_id": ended.id, "reason": ended.reason, "version": ended.version}
-        )
+        tell(ended, by_workflow=self._services.settings.workflow_metrics)
         aftermath = Aftermath(self._services)
         for effect in decision.effects:
             if isinstance(effect, ReturnPlace):

@@ -18,6 +18,7 @@ from functions.engine.decide import Decision, decide
 from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt, StartMap, StopMap
 from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Unanswered
 from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
+from functions.engine.journal import Entry
 from functions.engine.ports import Condition, Replaces, RunKey
 from functions.engine.progress import next_timer, watched
 from functions.engine.run import Run, Status, StepStatus
@@ -29,6 +30,8 @@ from functions.runtime.attempts import Attempts
 from functions.runtime.executions import Attempt, Executions
 from functions.runtime.payloads import Payloads
 from functions.runtime.preparation import Preparation
+from functions.runtime.reckoning import committed, new_entries
+from functions.runtime.telemetry import Metric, count, observe
 from functions.runtime.tenure import Tenure
 from functions.runtime.wiring import Services
 
@@ -69,10 +72,15 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Put:
-    """A put under way: how many events of the inbox it carries, and what follows when it is done."""
+    """A put under way: how many events of the inbox it carries, and what follows when it is done.
+
+    `entries` is what it adds to the journal, `renewal` whether it renews the lease because it was time to.
+    """
 
     run: Run
     events: int
+    entries: Sequence[Entry]
+    renewal: bool
     effects: tuple[Effect, ...]
     sent: float
 
@@ -109,6 +117,7 @@ class Shell:
         self._held = False
         self._stuck = False
         self._seen = 0.0
+        self._waited = 0.0
         self._tenure = Tenure(self._clock, lease=terms.lease, skew=terms.skew, at_end=self._executions.halt)
 
     async def run(self, base: Run, condition: Condition) -> Ended | Lost:
@@ -119,9 +128,12 @@ class Shell:
         self._record, self._condition = base, condition
         self._key = RunKey(tenant=base.tenant, run_id=base.id)
         try:
+            began = self._clock.monotonic()
             lost = await self._write()
             while lost is None:
                 if self._held and not self._at_it():
+                    took = self._clock.monotonic() - began - self._executions.at_work.seconds - self._waited
+                    observe(Metric.ENGINE_OVERHEAD, 1_000 * max(0.0, took), of=(base.class_name,))
                     return Ended(run=self._record)
                 lost = await self._turn() if self._held else await self._write()
             return lost
@@ -152,7 +164,10 @@ class Shell:
             return self._lost(None)
         inputs, self._inputs = self._inputs, {}
         self._executions.match(self._record, inputs)
+        since, at_work = self._clock.monotonic(), self._executions.at_work.seconds
         await self._something()
+        # What was waited for beside the attempts: a backoff, an operator.
+        self._waited += self._clock.monotonic() - since - (self._executions.at_work.seconds - at_work)
         if self._tenure.over():
             return self._lost(None)
         return await self._glance() if self._only_a_glance() else await self._write()
@@ -236,7 +251,14 @@ class Shell:
                 return None if self._held else self._lost(self._record)
             self._stuck = False
             run = await self._preparation.next(self._record, decision)
-            put = _Put(run=run, events=len(events), effects=decision.effects, sent=self._clock.monotonic())
+            put = _Put(
+                run=run,
+                events=len(events),
+                entries=new_entries(decision.run, self._record.last_seq),
+                renewal=bool(renewal),
+                effects=decision.effects,
+                sent=self._clock.monotonic(),
+            )
             self._unanswered[run.write_id] = put
             self._preparation.head_bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
         except Conflict as conflict:
@@ -266,6 +288,9 @@ class Shell:
         self._unanswered.clear()
         self._refusals = 0
         self._hold(put.run, sent=put.sent)
+        committed(put.run, put.entries, self._workflow)
+        if put.renewal:
+            count(Metric.LEASE_RENEWALS, of=(put.run.class_name,))
         for effect in put.effects:
             match effect:
                 case StartAttempt():

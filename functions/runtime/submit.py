@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from functions.engine.admission import Estimate, estimate
 from functions.engine.errors import (
     Conflict,
     InfrastructureError,
@@ -19,11 +20,11 @@ from functions.engine.errors import (
     KeyReused,
     LimitExceeded,
     Problem,
-    QueueFull,
     Throttled,
     Unanswered,
     Unavailable,
 )
+from functions.engine.lanes import UNBOUND, Bound, Urgency, lane_of
 from functions.engine.message import Envelope, QueueName, first_version
 from functions.engine.ports import Absent, Blobs, Clock, Ids, NotSent, Outgoing, Places, RunKey, RunStore, WorkQueue
 from functions.engine.run import Origin, Place, Run
@@ -47,7 +48,8 @@ class Submission:
     workflow: str
     workflow_version: str | None = None
     input: Value = field(default_factory=dict)
-    lane: str = "normal"
+    urgency: Urgency = Urgency()
+    bound: Bound = UNBOUND
     tags: Mapping[str, str] = field(default_factory=dict)
     delay_seconds: float = 0
     request_hash: str
@@ -57,10 +59,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """The run that stands, and whether an earlier submit with the same key made it."""
+    """The run that stands, and whether an earlier submit with the same key made it; if not, how long it may wait."""
 
     run: Run
     replayed: bool
+    estimate: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,7 @@ class Prepared:
     queue: QueueName
     run: Run
     outgoing: Outgoing
+    estimate: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,7 @@ class Submitter:
     async def submit(self, asked: Submission) -> Submitted:
         """The accepted run.
 
-        Raises `NotFound`, `InvalidDocument` (a lane or class there is none of), `QueueFull`,
+        Raises `NotFound`, `InvalidDocument` (a lane or class there is none of), `LaneDenied`, `QueueFull`,
         `KeyReused`, or an `InfrastructureError`.
         """
         key = run_key(asked)
@@ -109,13 +113,12 @@ class Submitter:
         return await self.conclude(prepared, error)
 
     async def workflow(self, asked: Submission) -> Workflow:
-        """The workflow a submission names, if it may run. Raises `NotFound` or `InvalidDocument`."""
+        """The workflow a submission names, if it may run. Raises `NotFound`, `InvalidDocument` or `LaneDenied`."""
         if asked.workflow_version is None:
             workflow = await self.workflows.current(asked.tenant, asked.workflow)
         else:
             workflow = await self.workflows.get(asked.tenant, asked.workflow, asked.workflow_version)
-        settings = self.settings.classes.get(workflow.class_name)
-        if settings is None:
+        if workflow.class_name not in self.settings.classes:
             known = ", ".join(self.settings.classes)
             raise InvalidDocument(
                 (
@@ -125,29 +128,21 @@ class Submitter:
                     ),
                 )
             )
-        if asked.lane not in settings.lanes:
-            lanes = ", ".join(settings.lanes)
-            raise InvalidDocument(
-                (
-                    Problem(
-                        pointer="/lane",
-                        detail=f"class {workflow.class_name!r} has no lane {asked.lane!r}; there are: {lanes}",
-                    ),
-                )
-            )
+        self._lane(asked, workflow)
         return workflow
+
+    def _lane(self, asked: Submission, workflow: Workflow) -> str:
+        lanes = self.settings.classes[workflow.class_name].lanes
+        return lane_of(workflow.class_name, lanes, asked.urgency, asked.bound)
 
     async def prepare(self, asked: Submission, workflow: Workflow) -> Prepared:
         """Reserve a place and store a big input: what is to be sent next. Whatever becomes of it, `conclude` it."""
         now = self.clock.now()
+        lane = self._lane(asked, workflow)
         run_id = (run_key(asked) or RunKey(tenant=asked.tenant, run_id=_drawn_id(self.ids))).run_id
         submission = self.ids.token()
         # Unanswered: at most a place too many, which the sweeper heals.
-        try:
-            place = await self.places.reserve(workflow.class_name, now=now)
-        except QueueFull:
-            count(Metric.RUNS_REFUSED)
-            raise
+        reserved = await self.places.reserve(workflow.class_name, now=now)
         # Timeouts count from when the run may begin: else a delay near its timeout could only ever expire.
         start = now + timedelta(seconds=asked.delay_seconds)
         begun = now if asked.origin is None else asked.origin.since
@@ -161,26 +156,29 @@ class Submitter:
                 workflow=workflow.name,
                 workflow_version=workflow.version,
                 class_name=workflow.class_name,
-                lane=asked.lane,
+                lane=lane,
                 input=await self._stored(asked.input, payload_key(asked.tenant, run_id, submission, "input")),
                 tags=dict(asked.tags),
                 request_hash=asked.request_hash,
                 accepted_at=now,
                 deadline=min(start + timedelta(seconds=workflow.timeout_seconds), end),
                 queue_deadline=None if queue_timeout is None else start + timedelta(seconds=queue_timeout),
-                place=place,
+                place=reserved.place,
                 origin=asked.origin,
             )
         except InfrastructureError:
             # No envelope left this process, whatever became of the object: the place is nobody's.
-            await self._give_back(workflow.class_name, place, since=now)
+            await self._give_back(workflow.class_name, reserved.place, since=now)
             raise
         return Prepared(
             asked=asked,
-            place=place,
-            queue=QueueName(class_name=workflow.class_name, role=asked.lane),
+            place=reserved.place,
+            queue=QueueName(class_name=workflow.class_name, role=lane),
             run=first_version(envelope),
             outgoing=Outgoing(message=envelope, delay_seconds=math.ceil(asked.delay_seconds)),
+            estimate=estimate(
+                max(0, reserved.queued - 1), reserved.drain_per_second, delay_seconds=asked.delay_seconds
+            ),
         )
 
     async def conclude(self, prepared: Prepared, error: NotSent | None) -> Submitted:
@@ -196,8 +194,9 @@ class Submitter:
         standing = await self._create(run)
         if standing is None or standing.submission == run.submission:
             # The row is ours; where a worker was faster than this put, its record is the news.
-            count(Metric.RUNS_ACCEPTED)
-            return Submitted(run=standing or run, replayed=False)
+            count(Metric.RUNS_ACCEPTED, of=(run.class_name, run.lane))
+            logger().debug("accepted", extra={"run_id": run.id, "version": 1, "workflow": run.workflow})
+            return Submitted(run=standing or run, replayed=False, estimate=prepared.estimate)
         # Two submits with one key at once: the other's row stands, our envelope is void at its claim.
         await self._give_back(prepared.queue.class_name, prepared.place, since=prepared.run.created_at)
         return replay(standing, prepared.asked)
@@ -277,4 +276,5 @@ def replay(standing: Run, asked: Submission) -> Submitted:
     """The run that an earlier submission with this key made. Raises `KeyReused` when that had another body."""
     if standing.request_hash != asked.request_hash:
         raise KeyReused("this idempotency key came before, with another body")
+    count(Metric.DUPLICATES)
     return Submitted(run=standing, replayed=True)

@@ -77,6 +77,8 @@ async def sweep(services: Services, terms: Terms, *, now: datetime, settle: Sett
     report = one_pass.report()
     if repaired := report.lost + report.rescued + report.settled + report.resent:
         count(Metric.REPAIRED, repaired)
+    for class_name, seconds in one_pass.overdue_seconds().items():
+        measure(Metric.OVERDUE, seconds, of=(class_name,))
     if one_pass.turn_so_far_seconds is not None:
         measure(Metric.SWEEP_TURN_SECONDS, one_pass.turn_so_far_seconds)
     if errors:
@@ -107,6 +109,14 @@ class _Pass:
         """What was done up to now."""
         counts = {name: self._done[name] for name in SweepReport.__slots__ if name != "turn_seconds"}
         return SweepReport(**counts, turn_seconds=self._turn_seconds)
+
+    def overdue_seconds(self) -> Mapping[str, float]:
+        """For each class how long that run is overdue for which nobody has come for longest (0: there is none)."""
+        since = dict(self._wakes.overdue_since)
+        for run in self._abandoned:
+            if run.lease_until is not None:
+                since[run.class_name] = min(run.lease_until, since.get(run.class_name, self._now))
+        return {name: max(0.0, (self._now - since.get(name, self._now)).total_seconds()) for name in self._classes}
 
     # --- parts ----------------------------------------------------------------------------------
 

@@ -1,52 +1,41 @@
-"""What the service says about itself: JSON log lines, and counters as CloudWatch embedded metrics.
+"""What the service says about itself: JSON log lines, and metrics as CloudWatch embedded metrics.
 
-Costs about 60 ms of cold start: Powertools, most of it `typing_extensions` and `jmespath`. The
-tracer's own SDK is not loaded, nor is pydantic.
+The metrics' names are in `functions.runtime.metrics`. Costs about 60 ms of cold start: Powertools, most of it
+`typing_extensions` and `jmespath`. The tracer's own SDK is not loaded, nor is pydantic.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-import threading
-from enum import StrEnum
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TextIO
 
 from aws_lambda_powertools.logging import Logger
-from aws_lambda_powertools.metrics import EphemeralMetrics
 
-SERVICE = "fanfold"
-NAMESPACE = "Fanfold"
+from functions.runtime.embedded import lines
+from functions.runtime.metrics import FunctionName, Metric, Refusal
+from functions.runtime.settings import Settings
+from functions.runtime.tally import count, measure, observe, taken
 
-
-class Metric(StrEnum):
-    """Everything that is counted, under its CloudWatch name.
-
-    The only dimension is the service: ids and tenants would cost a series each.
-    """
-
-    RUNS_ACCEPTED = "RunsAccepted"
-    RUNS_REFUSED = "RunsRefused"  # answered 429: the class's queue was full
-    RUNS_SUCCEEDED = "RunsSucceeded"
-    RUNS_FAILED = "RunsFailed"
-    RUNS_CANCELLED = "RunsCancelled"
-    CLAIMS_LOST = "ClaimsLost"  # somebody else had the run
-    CRASHES = "Crashes"  # a claim found a running record with a dead lease
-    PLACES_LEAKED = "PlacesLeaked"  # a place could not be returned; the bound is one short until it is healed
-    PLACES_HEALED = "PlacesHealed"  # leaked places that the sweeper gave back to their class's bound
-    DUPLICATES = "Duplicates"  # messages and submits that only repeated what had been done
-    OUTAGES = "Outages"  # messages put back because a service did not do its part
-    DROPPED = "Dropped"  # messages given up on purpose: dead letters of runs that are further on, envelopes too old
-    REPAIRED = "Repaired"  # what the sweeper found in need: lost wakes, dead leases, expired and stranded queued runs
-    DEAD_LETTERS = "DeadLetters"  # messages that reached a dead-letter queue
-    UNREADABLE = "Unreadable"  # messages whose body is none of ours, or is newer than this code
-    SWEEP_TURN_SECONDS = "SweepTurnSeconds"  # how long the sweeper's cursor took for all active runs
-
-    @property
-    def unit(self) -> str:
-        """The CloudWatch unit."""
-        return "Seconds" if self.value.endswith("Seconds") else "Count"
+__all__ = [
+    "FunctionName",
+    "Metric",
+    "Refusal",
+    "about",
+    "begin",
+    "configure",
+    "count",
+    "flush",
+    "logger",
+    "measure",
+    "observe",
+    "set_level",
+]
 
 
 class _Output(logging.StreamHandler[TextIO]):
@@ -61,45 +50,82 @@ class _Output(logging.StreamHandler[TextIO]):
         """The base class sets it; where to write is not its choice."""
 
 
+class _Runs(logging.Filter):
+    """Gives a line that names a run its id as correlation id, and lets DEBUG lines pass for a share of the runs.
+
+    They are the same ones in every function.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share = 1.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        run_id = getattr(record, "run_id", None)
+        if run_id is not None:
+            record.correlation_id = run_id
+        else:
+            run_id = logger().thread_safe_get_current_keys().get("correlation_id")
+        if record.levelno > logging.DEBUG or self.share >= 1:
+            return True
+        return run_id is not None and zlib.crc32(str(run_id).encode()) < self.share * 2**32
+
+
+_runs = _Runs()
+_service = Settings().service
+
+
 @cache
 def logger() -> Logger:
-    """The one logger: a JSON object a line on standard output; `extra` adds keys. INFO until `set_level`."""
-    return Logger(service=SERVICE, level="INFO", logger_handler=_Output(), utc=True, use_rfc3339=True)
+    """The one logger: a JSON object a line on standard output; `extra` adds keys. INFO until `configure`."""
+    made = Logger(service=Settings().service, level="INFO", logger_handler=_Output(), utc=True, use_rfc3339=True)
+    made.addFilter(_runs)
+    return made
+
+
+def configure(settings: Settings) -> None:
+    """Speak for this deployment, from `log_level` on; INFO lets the DEBUG lines of a share of runs pass.
+
+    Raises ValueError for a level that is none.
+    """
+    global _service
+    _service = settings.service
+    logger().append_keys(service=settings.service)
+    set_level(settings.log_level)
+    if settings.log_level.upper() == "INFO" and settings.debug_sample > 0:
+        set_level("DEBUG")
+        _runs.share = settings.debug_sample
 
 
 def set_level(level: str) -> None:
-    """Log from this level on (`settings.log_level`); raises ValueError for a name that is none."""
+    """Log from this level on, whichever run a line is about; raises ValueError for a name that is none."""
     logger().setLevel(level.upper())
+    _runs.share = 1.0
 
 
-_lock = threading.Lock()
-_values: dict[Metric, float] = {}
+def begin(settings: Settings, function: FunctionName) -> None:
+    """A function's process has begun: `configure`, and count its cold start."""
+    configure(settings)
+    count(Metric.COLD_STARTS, of=(function,))
 
 
-def count(metric: Metric, value: float = 1) -> None:
-    """Adds to a counter. Nothing is written before `flush`."""
-    with _lock:
-        _values[metric] = _values.get(metric, 0) + value
-
-
-def measure(metric: Metric, value: float) -> None:
-    """Sets what was measured last. Nothing is written before `flush`."""
-    with _lock:
-        _values[metric] = value
+@contextmanager
+def about(run_id: str) -> Iterator[None]:
+    """What is logged within, in this asyncio task and those it starts, is about this run: its correlation id."""
+    before = logger().thread_safe_get_current_keys()
+    logger().thread_safe_append_keys(correlation_id=run_id)
+    try:
+        yield
+    finally:
+        # Powertools' own removal would take the key out of other tasks' contexts as well.
+        logger().thread_safe_clear_keys()
+        logger().thread_safe_append_keys(**before)
 
 
 def flush() -> None:
-    """Writes all that was counted since the last time as one embedded-metrics line; nothing when there is nothing.
+    """Writes all that was counted since the last time as embedded metrics; nothing when there is nothing.
 
     To be called at the end of each Lambda invocation, and each minute in a process.
     """
-    with _lock:
-        values = dict(_values)
-        _values.clear()
-    if not values:
-        return
-    # A fresh one: Powertools' own `Metrics` shares its state with every other in the process.
-    metrics = EphemeralMetrics(service=SERVICE, namespace=NAMESPACE)
-    for metric, value in values.items():
-        metrics.add_metric(name=metric.value, unit=metric.unit, value=value)
-    metrics.flush_metrics()
+    for line in lines(taken(), service=_service):
+        sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")

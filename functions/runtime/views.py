@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
+from functions.engine.admission import Estimate
 from functions.engine.fanout import MapState, Progress, Via
 from functions.engine.journal import Entry
 from functions.engine.ports import Blobs
@@ -17,6 +18,7 @@ from functions.runtime.http import (
     Accepted,
     BigValue,
     ErrorView,
+    EstimateView,
     EventView,
     ItemErrorView,
     Links,
@@ -64,7 +66,7 @@ def links(run: Run, tickets: Tickets) -> Links:
     return Links(here=here, events=f"{here}/events", stream=f"v1/stream/{tickets.ticket(run)}")
 
 
-def accepted(run: Run, tickets: Tickets) -> Accepted:
+def accepted(run: Run, tickets: Tickets, estimate: Estimate | None = None) -> Accepted:
     """The answer to a submit."""
     return Accepted(
         id=run.id,
@@ -73,6 +75,7 @@ def accepted(run: Run, tickets: Tickets) -> Accepted:
         version=run.workflow_version,
         created_at=run.created_at,
         links=links(run, tickets),
+        estimate=None if estimate is None else EstimateView(**asdict(estimate)),
     )
 
 

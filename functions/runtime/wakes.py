@@ -12,6 +12,7 @@ from functions.engine.errors import InfrastructureError
 from functions.engine.message import RESUME, Message, QueueName, Wake
 from functions.engine.ports import DueKey, RunKey, WorkQueue
 from functions.engine.run import Run, Status
+from functions.runtime.heads import legible
 from functions.runtime.ringing import Memory, Room, choose
 from functions.runtime.rotation import MAX_READ
 from functions.runtime.telemetry import logger
@@ -53,7 +54,10 @@ class Outbox:
 
 
 class Wakes:
-    """A pass's wakes: for each class at most `sweep_rings` less what its `resume` queue holds, oldest first."""
+    """A pass's wakes: for each class at most `sweep_rings` less what its `resume` queue holds, oldest first.
+
+    `overdue_since` has since when a class's first waiting run is due, or will be, as the index says.
+    """
 
     def __init__(self, services: Services, outbox: Outbox, now: datetime, done: Counter[str]) -> None:
         self._services = services
@@ -64,6 +68,7 @@ class Wakes:
         # Each class's room at the beginning of the pass, and how many wakes it got since.
         self._rooms: dict[str, Room] = {}
         self._rung: Counter[str] = Counter()
+        self.overdue_since: dict[str, datetime] = {}
 
     async def measure(self) -> None:
         """Find out what each class has room for. Before that, no class has any."""
@@ -76,6 +81,8 @@ class Wakes:
         for class_name in self._rooms:
             # As many as a queue may hold have their wake, and as many may get one.
             keys = await self._services.runs.due(class_name, self._now + AHEAD, limit=2 * self._most)
+            if keys:
+                self.overdue_since[class_name] = keys[0].due_at
             mark = f"sweep.rung.{class_name}"
             memory = Memory.from_json(await self._services.marks.get(mark))
             known = [key for key in keys if memory.knows(_key(key), key.due_at)]
@@ -144,7 +151,8 @@ class Wakes:
     async def _read(self, keys: Sequence[RunKey]) -> dict[RunKey, Run]:
         rows: dict[RunKey, Run] = {}
         for start in range(0, len(keys), MAX_READ):
-            rows.update(await self._services.runs.get_many(keys[start : start + MAX_READ], now=self._now))
+            part = await legible(self._services.runs, keys[start : start + MAX_READ], now=self._now)
+            rows.update(part.runs)
         return rows
 
 

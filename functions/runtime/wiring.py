@@ -45,6 +45,7 @@ from functions.engine.ports import (
 )
 from functions.runtime.clock import SystemClock, SystemIds
 from functions.runtime.settings import Settings
+from functions.runtime.spending import answered, asking
 
 T = TypeVar("T")
 
@@ -134,7 +135,8 @@ class Aws:
             return await asyncio.get_running_loop().run_in_executor(executor, function)
 
     def _invoke(self, client: Client, operation: str, parameters: Mapping[str, Any]) -> Any:
-        response = getattr(self.client(client), operation)(**parameters)
+        response = getattr(self.client(client), operation)(**asking(client, operation, parameters))
+        answered(client, operation, response)
         if isinstance(response, dict) and hasattr(response.get("Body"), "read"):
             with response["Body"] as body:
                 response["Body"] = body.read()

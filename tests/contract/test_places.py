@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from functions.engine.errors import QueueFull
-from functions.engine.ports import Places
+from functions.engine.ports import Places, Reservation
 from functions.engine.run import Place
 from tests.contract.backends import Backend
 
@@ -31,12 +31,12 @@ async def refusal(places: Places, now: datetime, class_name: str = "model") -> Q
 
 async def fill(places: Places, count: int, now: datetime = NOW) -> list[Place]:
     """Take that many places, one after the other."""
-    return [await places.reserve("model", now=now) for _ in range(count)]
+    return [(await places.reserve("model", now=now)).place for _ in range(count)]
 
 
 async def test_a_place_is_counted_until_it_is_given_back(backend: Backend) -> None:
     places = backend.places({"model": 5})
-    place = await places.reserve("model", now=NOW)
+    place = (await places.reserve("model", now=NOW)).place
     assert place == Place(shard=0, hour=HOUR)
     assert (await places.load("model")).depth == 1
     await places.give_back("model", place)
@@ -71,7 +71,7 @@ async def test_a_place_given_back_can_be_taken_again(backend: Backend) -> None:
 async def test_the_bound_is_exact_under_many_at_once(backend: Backend, shards: int) -> None:
     places = backend.places({"model": 20}, shards=shards)
     answers = await asyncio.gather(*(places.reserve("model", now=NOW) for _ in range(50)), return_exceptions=True)
-    taken = [a for a in answers if isinstance(a, Place)]
+    taken = [a for a in answers if isinstance(a, Reservation)]
     assert len(taken) == 20
     assert all(isinstance(a, QueueFull) for a in answers if a not in taken)
     assert (await places.load("model")).depth == 20
@@ -112,7 +112,7 @@ async def test_classes_are_counted_apart(backend: Backend) -> None:
 
 async def test_giving_back_too_often_never_counts_below_zero(backend: Backend) -> None:
     places = backend.places({"model": 2})
-    place = await places.reserve("model", now=NOW)
+    place = (await places.reserve("model", now=NOW)).place
     for _ in range(3):
         await places.give_back("model", place)
     assert (await places.load("model")).depth == 0
@@ -128,8 +128,8 @@ async def test_giving_back_to_a_counter_nobody_touched_changes_nothing(backend: 
 
 async def test_a_place_of_an_earlier_hour_goes_back(backend: Backend) -> None:
     places = backend.places({"model": 2})
-    early = await places.reserve("model", now=NOW)
-    late = await places.reserve("model", now=after(3600))
+    early = (await places.reserve("model", now=NOW)).place
+    late = (await places.reserve("model", now=after(3600))).place
     assert late.hour == early.hour + 1
     await places.give_back("model", early)
     assert (await places.load("model")).depth == 1
@@ -218,6 +218,23 @@ async def test_what_is_held_is_told_by_shard_and_hour(backend: Backend) -> None:
     for place in taken[:4]:
         await places.give_back("model", place)
     assert await places.held("model") == {taken[4]: 1}
+
+
+async def test_a_reservation_says_how_much_is_queued_and_drains_and_a_refusal_how_much_drains(backend: Backend) -> None:
+    places = backend.places({"model": 4})
+    taken = await fill(places, 2)
+    unsampled = await places.reserve("model", now=NOW)
+    assert (unsampled.queued, unsampled.drain_per_second) == (3, None)
+    await places.sample("model", now=after(10), oldest_accepted_at=None)
+    await places.give_back("model", taken[0])
+    told = await places.reserve("model", now=after(20))
+    assert (told.queued, told.drain_per_second) == (3, pytest.approx(0.1))
+    await places.sample("model", now=after(30), oldest_accepted_at=None)
+    await places.give_back("model", taken[1])
+    told = await places.reserve("model", now=after(30))  # two since the sample before the last
+    assert told.drain_per_second == pytest.approx(0.1)
+    await fill(places, 1, after(30))
+    assert (await refusal(places, after(50))).drain_per_second == pytest.approx(0.05)
 
 
 async def test_leaked_places_are_written_off_and_have_not_drained(backend: Backend) -> None:

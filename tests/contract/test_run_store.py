@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from functions.engine.errors import Conflict, LimitExceeded, NotFound
+from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, NotFound
 from functions.engine.journal import Entry, EventType
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey, RunStore
 from functions.engine.run import Fault, Place, Reason, Run, Sealed, Status, StepState, StepStatus
@@ -218,6 +218,20 @@ async def test_a_hundred_keys_are_read_at_once_and_missing_ones_left_out(store: 
         await store.put(run, Absent(), now=NOW)
     keys = [RunKey(tenant="acme", run_id=an_id(number)) for number in range(100)]
     assert await store.get_many(keys, now=NOW) == {key_of(run): run for run in runs}
+
+
+async def test_a_record_of_newer_code_hides_no_other(backend: Backend, store: RunStore) -> None:
+    before, newer, after = a_run(1), a_run(2), a_run(3)
+    for run in (before, after):
+        await store.put(run, Absent(), now=NOW)
+    if not await backend.put_newer(store, newer):
+        pytest.skip("records are kept as they are here: none is newer")
+    found = dict(await store.get_many([key_of(run) for run in (before, newer, after)], now=NOW))
+    assert isinstance(found.pop(key_of(newer)), NewerSchema)
+    assert found == {key_of(before): before, key_of(after): after}
+    with pytest.raises(NewerSchema):
+        await store.get(key_of(newer), now=NOW)
+    assert key_of(newer) in {RunKey(tenant=k.tenant, run_id=k.run_id) for k in await store.page("acme", Bucket.ACTIVE, limit=9)}
 
 
 async def test_reading_no_keys_finds_nothing(store: RunStore) -> None:

@@ -11,11 +11,13 @@ import pytest
 from fanfold import deploy
 from fanfold.deploy import Options
 from tests.integration.conftest import free_port
+from tests.support.load import WORKFLOWS
 from tests.support.site import Site
 
 SETTINGS = {
-    "lease_seconds": 3.0,
-    "clock_skew_seconds": 1.0,
+    # A crash costs 5 s (a message's visibility, in whole seconds); a holder may stand still for nearly 2 s.
+    "lease_seconds": 3.5,
+    "clock_skew_seconds": 0.5,
     "suspend_after_seconds": 0.5,
     # Place repair in seconds instead of hours (R6).
     "place_hour_seconds": 2,
@@ -26,14 +28,16 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, session: boto3.Session) -> Iterator[Site]:
-    """The stack, deployed with Lambda workers; it is stopped when the module's tests are over."""
+    """The stack, deployed with Lambda workers; it is stopped when the session ends."""
     state = tmp_path_factory.mktemp("faults") / ".fanfold"
     environ = {**os.environ, "PERSIST_STATE": "1", "S3_PERSIST": "1"}
     stack = deploy.up(Options(port=free_port(), settings=SETTINGS), state=state, environ=environ, report=print)
     site = Site(stack, session, environ)
     try:
+        for document in WORKFLOWS:
+            site.client.apply(document)
         yield site
     finally:
         site.close()

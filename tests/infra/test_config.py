@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from functions.runtime.settings import Settings
-from infra.config import MAPPING_CONCURRENCY, ClassConfig, Config
+from infra.classes import MAPPING_CONCURRENCY, ClassConfig
+from infra.config import Config
 
 
 def configured(context: Mapping[str, Any]) -> Config:
@@ -64,7 +65,8 @@ def test_another_class_with_three_lanes_is_a_line_of_configuration() -> None:
         ({"classes": '{"model": {"memory": 3}}'}, "classes: model: .*memory"),
         ({"classes": '{"model": {"timeout_seconds": 901}}'}, "classes: model: timeout_seconds"),
         ({"local": "yes"}, "local: 'yes'"),
-        ({"api": "rest"}, "api"),
+        ({"api": "graphql"}, "api: 'graphql'"),
+        ({"requests_per_second": "many"}, "requests_per_second"),
         ({"architecture": "sparc"}, "architecture"),
     ],
 )

@@ -14,7 +14,7 @@ from functions.engine.message import Wake
 from functions.engine.ports import Execution
 from functions.runtime.mapbatch import Order
 from functions.runtime.settings import Settings
-from infra.config import ClassConfig
+from infra.classes import ClassConfig
 from tests.infra.conftest import Synthesised
 
 EXECUTION = Execution(

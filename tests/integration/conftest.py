@@ -1,4 +1,7 @@
-"""One local stack for the whole session, as `fanfold up` makes it, in a folder and on a port of its own."""
+"""One local stack for the whole session, as `fanfold up` makes it, in a folder and on a port of its own.
+
+Or in the emulator that `make test-localstack ENDPOINT=…` names.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from fanfold import Client, deploy
+from fanfold import Client, deploy, emulator
 from fanfold.deploy import Options
 from fanfold.local import LocalStack
+from tests.support import elsewhere
+from tests.support.elsewhere import API, ENDPOINT
 
 
 def free_port() -> int:
@@ -23,11 +28,31 @@ def free_port() -> int:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """The deployed stack; it is stopped when the session ends."""
+    """The deployed stack; it is stopped when the session ends, or deleted where the emulator is somebody else's."""
     # Not the developer's own `.fanfold`: tests and a stack that is up at the same time leave each other alone.
     state = tmp_path_factory.mktemp("project") / ".fanfold"
-    yield deploy.up(Options(port=free_port()), state=state, environ=os.environ, report=print)
+    if ENDPOINT:
+        elsewhere.refuse_to_share(ENDPOINT)
+    where = Options(endpoint=ENDPOINT, api=API) if ENDPOINT else Options(port=free_port(), api=API)
+    stack = deploy.up(where, state=state, environ=os.environ, report=print)
+    yield stack
     deploy.down(state=state)
+    if ENDPOINT:
+        elsewhere.take_away(stack)
+
+
+@pytest.fixture
+def own_emulator() -> None:
+    """For tests that start one: not where another was named."""
+    if ENDPOINT:
+        pytest.skip("it starts an emulator of its own")
+
+
+@pytest.fixture
+def functions_here(stack: LocalStack) -> None:
+    """For tests that kill a function's process or read what it wrote to this machine's disk."""
+    if not emulator.runs_functions_here(stack.endpoint):
+        pytest.skip("this emulator runs functions in containers")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from functions.runtime.sweep import sweep
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Aws, Services, services
 from functions.runtime.workflows import WorkflowCache
-from tests.support.aws import create_stack
+from tests.support.aws import create_stack, delete_stack
 from tests.support.builders import a_token
 from tests.support.gateway import Gateway
 from tests.support.http import Http
@@ -107,6 +107,7 @@ async def deployment(session: boto3.Session, emulator_url: str) -> AsyncIterator
         assert (await Http(services=on)("PUT", "/v1/workflows/tiny", TINY)).status == 201
     yield deployment
     table.close()
+    delete_stack(session, stack, emulator_url)
 
 
 def told_when_to_come_back(answer: dict[str, Any]) -> bool:

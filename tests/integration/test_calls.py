@@ -16,7 +16,7 @@ from functions.runtime.isolation import Isolation
 from functions.runtime.process import Worker
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Aws, services
-from tests.support.aws import Stack, create_stack
+from tests.support.aws import Stack, create_stack, delete_stack
 from tests.support.http import Http
 
 pytestmark = pytest.mark.emulator
@@ -91,6 +91,7 @@ async def service(session: boto3.Session, emulator_url: str) -> AsyncIterator[Se
     yield service
     worker.stop()
     await task
+    delete_stack(session, stack, emulator_url)
 
 
 async def test_a_diamond_takes_at_most_six_writes_and_no_read_from_acceptance_to_success(service: Service) -> None:

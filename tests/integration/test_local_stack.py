@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import boto3
 import httpx
 import pytest
 
@@ -20,6 +19,8 @@ from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, depl
 from fanfold.deploy import Options
 from fanfold.local import LocalError, LocalStack
 from tests.integration.conftest import free_port
+from tests.support import elsewhere
+from tests.support.elsewhere import ENDPOINT
 
 pytestmark = pytest.mark.emulator
 
@@ -141,13 +142,7 @@ def test_a_token_with_the_scope_to_read_alone_may_not_submit_and_ends_by_being_r
 @contextmanager
 def no_functions(stack: LocalStack) -> Iterator[None]:
     """The worker functions take nothing meanwhile, so that what is done is done by somebody else."""
-    functions = boto3.client(
-        "lambda",
-        endpoint_url=stack.endpoint,
-        region_name=stack.region,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    functions = elsewhere.session(stack.endpoint).client("lambda")
     name = stack.functions["worker-model"]
     mappings = [m["UUID"] for m in functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]]
     try:
@@ -200,6 +195,7 @@ def test_a_worker_of_an_unknown_class_or_lane_says_which_there_are(stack: LocalS
         assert (told.returncode, "no" in told.stderr) == (2, True)
 
 
+@pytest.mark.usefixtures("functions_here")
 def test_the_demonstration_shows_what_it_promises(stack: LocalStack) -> None:
     shown = fanfold(stack, "demo", "--json", seconds=150)
     assert shown.returncode == 0, shown.stderr
@@ -214,10 +210,11 @@ def test_the_file_tells_what_others_need(stack: LocalStack) -> None:
     assert Path(told["ledger"]).is_absolute()
     assert {"normal", "resume", "dead"} <= set(told["queues"]["model"])
     assert told["env"]["FANFOLD_TABLE"] == told["table"]
-    assert told["pid"] is not None
+    assert (told["pid"] is None) == bool(ENDPOINT)
     assert emulator.answers(told["endpoint"])
 
 
+@pytest.mark.usefixtures("own_emulator")
 def test_a_deployment_that_fails_is_one_sentence_and_leaves_no_process_behind(tmp_path: Path) -> None:
     port = free_port()
     options = Options(port=port, settings={"no_such_setting": 1})

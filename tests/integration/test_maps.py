@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
 from fanfold import Client
 from fanfold.local import LocalStack
+from tests.support import elsewhere
 
 pytestmark = pytest.mark.emulator
 
@@ -25,13 +25,7 @@ def wide(name: str, *, task: str = "core.echo", given: Any = None, **mapped: Any
 
 @pytest.fixture
 def step_functions(stack: LocalStack) -> Iterator[Any]:
-    client = boto3.client(
-        "stepfunctions",
-        endpoint_url=stack.endpoint,
-        region_name=stack.region,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    client = elsewhere.session(stack.endpoint).client("stepfunctions")
     yield client
     client.close()
 

@@ -11,7 +11,7 @@ from functions.adapters.memory import MemoryBlobs, MemoryPlaces, MemoryQueue, Me
 from functions.adapters.memory.runs import bucket_of
 from functions.adapters.messages import decode
 from functions.engine.message import Envelope, Message, QueueName
-from functions.engine.ports import Condition, DueKey, IndexKey
+from functions.engine.ports import Condition, DueKey, IndexKey, Reservation
 from functions.engine.run import Place, Run, Status
 from functions.engine.sealing import merged
 from functions.engine.values import BlobRef
@@ -103,10 +103,10 @@ class Places(MemoryPlaces):
         """Places taken, of all classes."""
         return sum(shard.taken for it in self._classes.values() for shard in it.shards)
 
-    async def reserve(self, class_name: str, *, now: datetime) -> Place:
-        place = await super().reserve(class_name, now=now)
+    async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
+        reservation = await super().reserve(class_name, now=now)
         self._simulation.audit.reserved += 1
-        return place
+        return reservation
 
     async def give_back(self, class_name: str, place: Place) -> None:
         await super().give_back(class_name, place)

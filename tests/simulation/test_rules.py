@@ -200,3 +200,18 @@ def test_a_holder_that_dies_in_a_pause_is_missed_at_the_resume() -> None:
     _all_kept(deployment, *blows, depth=1, where=puts, least=4)
     with mutants.a_resume_forgets_the_dead():
         assert any(explore(deployment, blows, depth=1, where=puts))
+
+
+@pytest.mark.parametrize("kind", [Operation.SIGNAL, Operation.PAUSE])
+def test_two_operators_who_do_the_same_at_once_are_told_apart(kind: Operation) -> None:
+    """R3, R10. Who gets no answer does not take the other's move for its own, whoever has written since."""
+    twins = [Order(at=4.0, kind=kind, number=1)] * 2
+    later = Order(at=4.1, kind=Operation.SIGNAL, number=2, name="ok", keyed=True)
+    deployment = replace(one_run(GATED, lease_seconds=15), orders=[*twins, later])
+    blows = (Blow(Fault.LOST, 0.3), Blow(Fault.DONE, 0.3), Blow(Fault.LATE, 0.1))
+
+    def where(site: Site) -> bool:
+        return site.name.startswith("api") and "runs.put" in site.name
+
+    for encoded in (False, True):
+        _all_kept(replace(deployment, encoded=encoded), *blows, depth=2, where=where, least=20)

@@ -43,6 +43,23 @@ def create_stack(
             client.close()
 
 
+def delete_stack(session: Any, stack: Stack, endpoint_url: str | None = None) -> None:
+    """Take away what `create_stack` made: an emulator may be somebody else's."""
+    dynamodb = session.client("dynamodb", endpoint_url=endpoint_url)
+    sqs = session.client("sqs", endpoint_url=endpoint_url)
+    s3 = session.client("s3", endpoint_url=endpoint_url)
+    try:
+        for url in stack.urls.values():
+            sqs.delete_queue(QueueUrl=url)
+        dynamodb.delete_table(TableName=stack.table)
+        for found in s3.list_objects_v2(Bucket=stack.bucket).get("Contents", []):
+            s3.delete_object(Bucket=stack.bucket, Key=found["Key"])
+        s3.delete_bucket(Bucket=stack.bucket)
+    finally:
+        for client in (dynamodb, sqs, s3):
+            client.close()
+
+
 def _create_table(dynamodb: Any, table: str) -> None:
     def key(partition: str, sort: str) -> list[dict[str, str]]:
         return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]

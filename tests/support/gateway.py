@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from functions.api import build
-from functions.authorizer import answer
+from functions.authorizer import verdict
 from functions.runtime.wiring import Services
 
 Start = Callable[[str, list[tuple[str, str]]], Any]
@@ -59,8 +59,8 @@ class _Instance:
 
     async def _answer(self, event: dict[str, Any]) -> dict[str, Any]:
         if "authorization" in event["headers"]:
-            allowed = await answer(event, self._services.tokens, now=self._services.clock.now())
-            event["requestContext"]["authorizer"] = {"lambda": allowed["context"]}
+            found = await verdict(event, self._services.tokens, now=self._services.clock.now())
+            event["requestContext"]["authorizer"] = {"lambda": found}
         return await self._app.answer(event, None)
 
     def close(self) -> None:

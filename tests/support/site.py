@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -140,9 +141,16 @@ class Site:
         return sum(int(told[name]) for name in names)
 
     def dead_letters(self) -> set[str]:
-        """The runs whose messages were received too often."""
-        told = self._sqs.receive_message(QueueUrl=self._url(DEAD), MaxNumberOfMessages=10, VisibilityTimeout=0)
-        return {str(json.loads(message["Body"])["run"]) for message in told.get("Messages", ())}
+        """The runs whose messages were received too often, every one of them; the messages stay."""
+        url, taken = self._url(DEAD), []
+        while messages := self._sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=120, WaitTimeSeconds=0
+        ).get("Messages", ()):
+            taken += messages
+        for message in taken:
+            receipt = message["ReceiptHandle"]
+            self._sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=0)
+        return {str(json.loads(message["Body"])["run"]) for message in taken}
 
     def repeat(self, role: str, *, messages: int, times: int) -> None:
         """Have each of a queue's `messages` messages there `times` times.
@@ -173,6 +181,10 @@ class Site:
         """How many queue places are taken."""
         return asyncio.run(self.services.places.load(CLASS)).depth
 
+    def queued(self) -> int:
+        """How many runs are queued, by their rows."""
+        return sum(1 for _ in self.client.runs(status="queued", page=200))
+
     # --- functions ------------------------------------------------------------------------------
 
     def switch(self, *, workers: bool, dead_letters: bool) -> None:
@@ -201,12 +213,21 @@ class Site:
             self._swept_at = time.monotonic()
 
     def restart(self) -> None:
-        """Stop the emulator by SIGTERM and start it again on what it kept."""
-        assert self.stack.pid is not None
-        assert self.stack.port is not None
-        emulator.stop(self.stack.pid, self.stack.port, self.state)
-        pid = emulator.start(self.stack.port, self.state, self._environ)
-        self.stack = replace(self.stack, pid=pid)
+        """Stop the emulator by SIGTERM, however long it takes to keep its state, and start it again on that."""
+        pid, port = self.stack.pid, self.stack.port
+        assert pid is not None
+        assert port is not None
+        os.killpg(pid, signal.SIGTERM)
+
+        def ended() -> bool:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            return not emulator.is_ours(pid, port, self.state)
+
+        until(ended, seconds=120, what=lambda: f"the emulator {pid} does not stop")
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # functions that ignored the first signal
+        self.stack = replace(self.stack, pid=emulator.start(port, self.state, self._environ))
         local.write(self.state, self.stack)
 
 

@@ -90,7 +90,7 @@ class Swept:
         """A place, and the row that has it; its envelope is anywhere."""
         self._numbers += 1
         now = self.clock.now()
-        place = await self.places.reserve("model", now=now)
+        place = (await self.places.reserve("model", now=now)).place
         envelope = an_envelope(self._numbers, accepted_at=now, place=place, deadline=now + timedelta(days=300), **given)
         run = replace(first_version(envelope), write_id=f"w{self._numbers:015d}")
         await self.runs.put(run, Absent(), now=now)

@@ -169,10 +169,10 @@ class World:
             queue_deadline=None
             if workflow.queue_timeout_seconds is None
             else now + timedelta(seconds=workflow.queue_timeout_seconds),
-            place=await self.places.reserve(workflow.class_name, now=now),
+            place=(await self.places.reserve(workflow.class_name, now=now)).place,
         )
         envelope = replace(envelope, **given)
-        await self.queue.send(LANE, envelope)
+        await self.queue.send(QueueName(class_name=envelope.class_name, role=envelope.lane), envelope)
         if row:
             await self.runs.put(replace(first_version(envelope), write_id=self.services.ids.token()), Absent(), now=now)
         return envelope

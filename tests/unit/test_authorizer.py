@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functions.authorizer import answer, build
+from functions.authorizer import allowed, build, verdict
 from functions.engine.ports import Token
 from functions.runtime.access import Scope
 from functions.runtime.credentials import SCOPES, mint
@@ -23,14 +23,15 @@ def a_minted_token(**given: Any) -> tuple[str, Token]:
     return mint(now=START, draw=drawn.__getitem__, **values | given)
 
 
-async def judged(authorization: str | None, token: Token, *, header: str = "authorization") -> dict[str, Any]:
+async def judged(authorization: str | None, token: Token, *, header: str = "authorization") -> dict[str, str]:
+    """What is found out about a token, the same whichever way it is handed over."""
     tokens = memory_services().tokens
     await tokens.put(token)
     headers = {} if authorization is None else {header: authorization}
-    result = await answer({"headers": headers}, tokens, now=START + timedelta(hours=1))
-    assert result["isAuthorized"] is True
-    context: dict[str, Any] = result["context"]
-    return context
+    found = await verdict({"headers": headers}, tokens, now=START + timedelta(hours=1))
+    alone = {} if authorization is None else {"authorizationToken": authorization}
+    assert await verdict({"type": "TOKEN", **alone}, tokens, now=START + timedelta(hours=1)) == found
+    return found
 
 
 async def test_a_good_token_brings_its_tenant_scopes_and_owner() -> None:
@@ -63,14 +64,29 @@ async def test_a_revoked_token_is_revoked() -> None:
     text, token = a_minted_token()
     await services.tokens.put(token)
     await services.tokens.revoke(token.id, now=START)
-    result = await answer({"headers": {"authorization": f"Bearer {text}"}}, services.tokens, now=START)
-    assert result["context"] == {"verdict": "revoked"}
+    found = await verdict({"headers": {"authorization": f"Bearer {text}"}}, services.tokens, now=START)
+    assert found == {"verdict": "revoked"}
 
 
 def test_it_is_called_as_lambda_calls_a_handler() -> None:
     authorize = build(memory_services())
     assert authorize({"headers": None}, None)["context"] == {"verdict": "unknown"}
     authorize.close()
+
+
+def test_an_http_api_is_told_yes_and_what_was_found() -> None:
+    event = {"version": "2.0", "routeArn": "arn:aws:execute-api:us-east-1:1:abc/$default/GET/v1/runs"}
+    assert allowed(event, {"verdict": "unknown"}) == {"isAuthorized": True, "context": {"verdict": "unknown"}}
+
+
+@pytest.mark.parametrize("context", [{"verdict": "unknown"}, {"verdict": "ok", "tenant": "acme", "token": "t1"}])
+def test_a_rest_api_is_given_a_policy_for_every_route_since_it_keeps_the_answer(context: dict[str, str]) -> None:
+    event = {"type": "TOKEN", "methodArn": "arn:aws:execute-api:us-east-1:1:abc/api/GET/v1/runs/x"}
+    told = allowed(event, context)
+    (statement,) = told["policyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Action"]) == ("Allow", "execute-api:Invoke")
+    assert statement["Resource"] == "arn:aws:execute-api:us-east-1:1:abc/*/*"
+    assert (told["context"], bool(told["principalId"])) == (context, True)
 
 
 def test_the_scopes_of_tokens_are_those_the_calls_ask_for() -> None:

@@ -67,7 +67,7 @@ async def test_a_process_that_found_a_class_full_refuses_for_a_second_without_as
         assert (full.value.limit, full.value.retry_after_seconds) == (2, 5)
     assert len(call.asked) == 1
     await clock.advance(1.1)
-    assert await it.reserve("model", now=START) == Place(shard=0, hour=int(START.timestamp()) // 3600)
+    assert (await it.reserve("model", now=START)).place == Place(shard=0, hour=int(START.timestamp()) // 3600)
 
 
 async def test_a_place_this_process_gave_back_can_be_taken_at_once() -> None:

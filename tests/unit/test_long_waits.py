@@ -155,6 +155,64 @@ def _due(wait: dict[str, Any], began: datetime) -> datetime:
     return began + timedelta(seconds=int(text[:-1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[text[-1]])
 
 
+class Outage:
+    """The queue as everybody sends to it: every wake is lost until `ends`."""
+
+    def __init__(self, world: World, ends: datetime) -> None:
+        self._queue = world.queue
+        self._clock = world.services.clock
+        self._ends = ends
+        self.lost = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
+        if queue == RESUME_QUEUE and self._clock.now() < self._ends:
+            self.lost += 1
+            return
+        await self._queue.send(queue, message, delay_seconds=delay_seconds)
+
+
+async def sweep_each_minute(world: World, post: Outage) -> None:
+    services = replace(world.services, queue=post)
+    await services.tokens.put(a_token())
+    terms = terms_of(services.settings)
+    settle = Settler(services, WorkflowCache(services.catalog, services.settings.classes), terms)
+    while True:
+        await asyncio.sleep(60)
+        await sweep(services, terms, now=services.clock.now(), settle=settle)
+
+
+@virtually
+async def test_every_wake_lost_for_ten_minutes_is_made_good_by_the_two_passes_after_them() -> None:
+    world = World()
+    ends = START + timedelta(minutes=10)
+    post = Outage(world, ends)
+    steps = {
+        "before": {"task": "probe.play", "input": {"ms": 100}},
+        "nap": {"wait": {"for": "30s"}, "needs": ["before"]},
+        "after": {"task": "probe.play", "needs": ["nap"], "input": {"ms": 100}},
+    }
+    workflow = await world.register({"steps": steps})
+    runs = [await world.submit(workflow) for _ in range(20)]
+    process = world.process()
+    process.queue.inner = post
+    sweeper = asyncio.create_task(sweep_each_minute(world, post))
+    async with process.worker():
+        await asyncio.sleep(599)
+        assert {(await world.row(run)).status for run in runs} == {Status.WAITING}
+        assert post.lost >= len(runs) * 9, "the commit's own ring, and one a pass"
+        ended = [await world.ended(run, within=600) for run in runs]
+    sweeper.cancel()
+    for run in ended:
+        consistent(run)
+        assert (run.status, run.epoch) == (Status.SUCCEEDED, 2)
+        assert run.finished_at is not None
+        assert ends <= run.finished_at <= ends + LATE
+    assert len([started for started in world.log if started.what == "start"]) == 2 * len(runs)
+
+
 @virtually
 async def test_a_suspended_run_holds_no_worker_and_costs_two_index_writes() -> None:
     world = World()

@@ -126,6 +126,35 @@ async def test_a_message_that_arrives_with_the_order_to_stop_is_shown_to_others_
 
 
 @virtually
+async def test_told_to_stop_an_idle_worker_does_not_wait_for_its_polls() -> None:
+    world = World()
+    process = world.process()
+    async with process.worker() as worker:
+        await asyncio.sleep(7)
+        worker.stop()
+        assert await process.working is Exit.STOPPED
+    assert loop().time() == pytest.approx(7, abs=0.5)
+    assert loop().tasks_of(process.name) == set()
+
+
+@virtually
+async def test_a_message_that_a_poll_left_behind_still_takes_costs_a_delay_and_no_run() -> None:
+    world = World()
+    process = world.process()
+    process.queue.rule("receive", Slow(2))
+    async with process.worker() as worker:
+        await asyncio.sleep(1)
+        (envelope,) = await many(world, 1, one(100))
+        await asyncio.sleep(1.5)
+        worker.stop()
+        await process.working
+    assert (await world.queue.depth(LANE)).in_flight == 1
+    async with world.process().worker():
+        run = await world.ended(envelope, within=70)
+    assert (run.status, run.epoch) == (Status.SUCCEEDED, 1)
+
+
+@virtually
 async def test_what_does_not_end_within_the_drain_is_left_to_its_lease() -> None:
     world = World()
     (envelope,) = await many(world, 1, one(600_000))
@@ -241,8 +270,6 @@ async def test_better_lanes_are_served_first() -> None:
     async with world.process().worker(concurrency=2, lanes=("high", "normal")):
         await asyncio.sleep(1.5)
         high = await world.submit(workflow, lane="high")
-        # `submit` sends to the normal lane; this one belongs to the better one.
-        await world.queue.send(LANE.__class__(class_name="model", role="high"), high)
         assert (await world.ended(high, within=4)).status is Status.SUCCEEDED
     assert any(not run.terminal or run.status is Status.SUCCEEDED for run in world.runs.rows.values())
     assert len(slow) == 20

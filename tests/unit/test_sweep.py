@@ -197,7 +197,7 @@ async def test_a_lease_from_a_clock_gone_wrong_counts_as_over() -> None:
 )
 async def test_a_queued_run_out_of_time_fails_and_returns_its_place(given: dict[str, Any], reason: Reason) -> None:
     it = await Deployment.with_tenant()
-    place = await it.services.places.reserve("model", now=START)
+    place = (await it.services.places.reserve("model", now=START)).place
     await it.stored(queued(1, place=place, **given))
     await it.clock.advance(119)
     assert (await it.sweep()).settled == 0
@@ -219,7 +219,7 @@ async def test_a_run_that_was_claimed_meanwhile_is_not_settled() -> None:
 
 async def test_a_settlement_whose_answer_was_lost_is_recognised() -> None:
     it = await Deployment.with_tenant()
-    place = await it.services.places.reserve("model", now=START)
+    place = (await it.services.places.reserve("model", now=START)).place
     run = queued(1, place=place, deadline=after(10))
     await it.stored(run)
     await it.clock.advance(100)

@@ -32,7 +32,7 @@ from functions.engine.workflow import (
     version_of,
 )
 
-TASKS = ("core.echo", "core.collect", "core.fold", "mock.model", "text.words")
+TASKS = ("core.echo", "core.collect", "core.fold", "mock.model", "text.words", "bedrock.converse")
 CLASSES = {"model": 840.0, "harness": 3_600.0}
 ROOT = Path(__file__).parents[2]
 

@@ -5,6 +5,7 @@ from functions.adapters.memory.catalog import MemoryCatalog
 from functions.adapters.memory.fanout import MemoryFanOut
 from functions.adapters.memory.places import MemoryPlaces
 from functions.adapters.memory.queue import MemoryQueue
+from functions.adapters.memory.reads import ReadMeter
 from functions.adapters.memory.runs import MemoryRunStore, RunCodec
 from functions.adapters.memory.tokens import MemoryTokens
 
@@ -16,5 +17,6 @@ __all__ = [
     "MemoryQueue",
     "MemoryRunStore",
     "MemoryTokens",
+    "ReadMeter",
     "RunCodec",
 ]

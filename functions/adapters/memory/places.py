@@ -8,7 +8,7 @@ from datetime import datetime
 
 from functions.engine.admission import retry_after_seconds, shares
 from functions.engine.errors import QueueFull
-from functions.engine.ports import ClassLoad
+from functions.engine.ports import ClassLoad, Reservation
 from functions.engine.run import HOUR_SECONDS, Place
 
 
@@ -24,13 +24,14 @@ class _Shard:
 
 @dataclass(slots=True, kw_only=True)
 class _Class:
-    """A class's shards and what the sweeper last sampled."""
+    """A class's shards and what the sweeper last sampled (`before`: the time and total of the sample before that)."""
 
     limit: int
     shards: list[_Shard]
     turn: int = 0
     sampled_at: datetime | None = None
     sampled_drained: int = 0
+    before: tuple[datetime, int] | None = None
     drain_per_second: float | None = None
     oldest_accepted_at: datetime | None = None
 
@@ -50,7 +51,7 @@ class MemoryPlaces:
         other._classes = self._classes
         return other
 
-    async def reserve(self, class_name: str, *, now: datetime) -> Place:
+    async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
         """See `Places.reserve`."""
         it = self._class(class_name)
         hour = int(now.timestamp() // self._hour_seconds)
@@ -61,9 +62,16 @@ class MemoryPlaces:
             if shard.limit is None or shard.taken < shard.limit:
                 shard.taken += 1
                 shard.by_hour[hour] = shard.by_hour.get(hour, 0) + 1
-                return Place(shard=number, hour=hour)
+                return Reservation(
+                    place=Place(shard=number, hour=hour),
+                    queued=sum(other.taken for other in it.shards),
+                    drain_per_second=_drain_until_now(it, now),
+                )
         raise QueueFull(
-            class_name, limit=it.limit, retry_after_seconds=retry_after_seconds(it.limit, it.drain_per_second)
+            class_name,
+            limit=it.limit,
+            retry_after_seconds=retry_after_seconds(it.limit, it.drain_per_second),
+            drain_per_second=_drain_until_now(it, now),
         )
 
     async def give_back(self, class_name: str, place: Place) -> None:
@@ -113,6 +121,7 @@ class MemoryPlaces:
         drained = sum(shard.drained for shard in it.shards)
         if it.sampled_at is not None and now > it.sampled_at:
             it.drain_per_second = (drained - it.sampled_drained) / (now - it.sampled_at).total_seconds()
+        it.before = None if it.sampled_at is None else (it.sampled_at, it.sampled_drained)
         it.sampled_at, it.sampled_drained, it.oldest_accepted_at = now, drained, oldest_accepted_at
 
     def _class(self, class_name: str) -> _Class:
@@ -121,3 +130,12 @@ class MemoryPlaces:
             shards = [_Shard(limit=share) for share in shares(limit, self._shards)]
             self._classes[class_name] = _Class(limit=limit, shards=shards)
         return self._classes[class_name]
+
+
+def _drain_until_now(it: _Class, now: datetime) -> float | None:
+    """Places returned per second since the sample before the last, or the last; None before there is one."""
+    if it.sampled_at is None:
+        return None
+    since, drained = it.before or (it.sampled_at, it.sampled_drained)
+    seconds = (now - since).total_seconds()
+    return (sum(shard.drained for shard in it.shards) - drained) / seconds if seconds > 0 else None

@@ -19,7 +19,6 @@ MAX_VISIBILITY_SECONDS = 43_200
 MAX_WAIT_SECONDS = 20
 MAX_RECEIVE = 10
 MAX_BODY_BYTES = 1_048_576
-MAX_GROUP_ID = 128
 """SQS's own limits, checked because a store that accepts more would hide the bug."""
 
 GRAIN_SECONDS = 0.001
@@ -61,7 +60,6 @@ class MemoryQueue:
 
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
         """See `WorkQueue.send`."""
-        _check("sqs.message_group_id", len(message.tenant), 1, MAX_GROUP_ID)
         await self.send_body(queue, encode(message), delay_seconds=delay_seconds)
 
     async def send_many(self, queue: QueueName, messages: Sequence[Outgoing]) -> Sequence[NotSent | None]:

@@ -9,9 +9,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from functions.adapters.items import MAX_ITEM_BYTES, Item, size
+from functions.adapters.items import (
+    LIST_PK,
+    LIST_SK,
+    MAX_ITEM_BYTES,
+    Item,
+    head_key,
+    list_partition,
+    list_sort,
+    size,
+    to_item,
+)
+from functions.adapters.memory.reads import ReadMeter
 from functions.adapters.segments import chain, from_segment_item, to_segment_item
-from functions.engine.errors import Conflict, LimitExceeded
+from functions.engine.errors import Conflict, LimitExceeded, NewerSchema
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.segments import Segment
@@ -30,10 +41,14 @@ class RunCodec:
 
 
 class MemoryRunStore:
-    """A `RunStore` whose indexes never lag. Without a codec the frozen `Run` itself is kept."""
+    """A `RunStore` whose indexes never lag. Without a codec the frozen `Run` itself is kept.
 
-    def __init__(self, codec: RunCodec | None = None) -> None:
+    A `meter` counts what reads would cost in DynamoDB, with one shard of each index.
+    """
+
+    def __init__(self, codec: RunCodec | None = None, *, meter: ReadMeter | None = None) -> None:
         self._codec = codec
+        self._meter = meter
         self._rows: dict[RunKey, Any] = {}
         self._segments: dict[RunKey, list[Item]] = {}
         self._listed: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
@@ -68,23 +83,40 @@ class MemoryRunStore:
 
     async def segments(self, run: Run) -> Sequence[Segment]:
         """See `RunStore.segments`."""
-        key = RunKey(tenant=run.tenant, run_id=run.id)
-        return chain(run, (from_segment_item(item) for item in self._segments.get(key, [])))
+        items = self._segments.get(RunKey(tenant=run.tenant, run_id=run.id), [])
+        if self._meter is not None and run.sealed.newest is not None:
+            self._meter.query(map(size, items), strong=True)
+        return chain(run, (from_segment_item(item) for item in items))
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """See `RunStore.get`."""
+        if self._meter is not None:
+            self._meter.get(self._bytes(key))
+        return self._find(key, now)
+
+    def _find(self, key: RunKey, now: datetime) -> Run | None:
         item = self._rows.get(key)
         if item is None:
             return None
         run = self._decode(item)
         return None if expired(run, now) else run
 
-    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run]:
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | NewerSchema]:
         """See `RunStore.get_many`."""
         if len(keys) > MAX_KEYS:
             raise LimitExceeded("dynamodb.batch_get_keys", f"{len(keys)} keys, at most {MAX_KEYS}")
-        found = {key: await self.get(key, now=now) for key in keys}
-        return {key: run for key, run in found.items() if run is not None}
+        if self._meter is not None:
+            self._meter.batch(self._bytes(key) for key in dict.fromkeys(keys))
+        found: dict[RunKey, Run | NewerSchema] = {}
+        for key in keys:
+            try:
+                run = self._find(key, now)
+            except NewerSchema as error:
+                found[key] = error
+            else:
+                if run is not None:
+                    found[key] = run
+        return found
 
     async def page(
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
@@ -98,6 +130,8 @@ class MemoryRunStore:
         else:
             end = len(rows) if mark is None else bisect_left(rows, mark)
             chosen = rows[max(0, end - limit) : end][::-1]
+        if self._meter is not None:
+            self._meter.query((_index_bytes(tenant, bucket, *row) for row in chosen), strong=False)
         return [IndexKey(tenant=tenant, run_id=run_id, created_at=created_at) for created_at, run_id in chosen]
 
     async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
@@ -112,6 +146,11 @@ class MemoryRunStore:
             return run, 0
         item = self._codec.encode(run)
         return item, size(item)
+
+    def _bytes(self, key: RunKey) -> int:
+        """The size of a row as an item; 0 where there is none."""
+        row = self._rows.get(key)
+        return 0 if row is None else size(to_item(row) if isinstance(row, Run) else row)
 
     def _decode(self, item: Any) -> Run:
         run: Run = item if self._codec is None else self._codec.decode(item)
@@ -155,6 +194,12 @@ def bucket_of(run: Run) -> str:
             return Bucket.CANCELLED
         case _:
             return Bucket.ACTIVE
+
+
+def _index_bytes(tenant: str, bucket: str, created_at: datetime, run_id: str) -> int:
+    """The size of a row of the list index, which has the keys alone."""
+    keys = {LIST_PK: {"S": list_partition(tenant, bucket, 0)}, LIST_SK: {"S": list_sort(created_at, run_id)}}
+    return size(head_key(tenant, run_id) | keys)
 
 
 def _remove(rows: list[Any], row: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from functions.engine.errors import InfrastructureError
+from functions.engine.lanes import Urgency
 from functions.engine.values import Json, dump
 from functions.runtime import views
 from functions.runtime.access import Caller
@@ -14,6 +15,7 @@ from functions.runtime.calls.desk import Desk
 from functions.runtime.http import BatchAccepted, BatchRefused, BatchResults, ProblemView
 from functions.runtime.incoming import BatchBody, SubmitBody
 from functions.runtime.problems import INTERNAL, Refused, problem_of
+from functions.runtime.refusals import count_refusal
 from functions.runtime.requests import Request, body_as, value_as
 from functions.runtime.submit import Submission, Submitted
 from functions.runtime.telemetry import logger
@@ -50,7 +52,8 @@ def _submission(desk: Desk, caller: Caller, item: Json, key: str | None) -> Subm
         workflow=body.workflow,
         workflow_version=body.version,
         input=body.input,
-        lane=body.lane,
+        urgency=Urgency(lane=body.lane, priority=body.priority),
+        bound=caller.bound,
         tags=body.tags,
         delay_seconds=float(body.delay),
         # Over the item as it was sent, but for its white space.
@@ -61,7 +64,10 @@ def _submission(desk: Desk, caller: Caller, item: Json, key: str | None) -> Subm
 
 def _result(outcome: Outcome, tickets: Tickets) -> BatchAccepted | BatchRefused:
     if isinstance(outcome, Submitted):
-        return BatchAccepted(status=200 if outcome.replayed else 202, run=views.accepted(outcome.run, tickets))
+        return BatchAccepted(
+            status=200 if outcome.replayed else 202, run=views.accepted(outcome.run, tickets, outcome.estimate)
+        )
+    count_refusal(outcome)
     problem = problem_of(outcome)
     if problem is INTERNAL:
         logger().error("a run of a batch could not be accepted", exc_info=outcome)

@@ -79,9 +79,10 @@ async def fork(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answ
         new_input="input" in body.model_fields_set,
         request_hash=hashlib.sha256(request.body).hexdigest(),
         key=key,
+        bound=caller.bound,
     )
     done = await desk.forker.fork(await desk.run(caller.tenant, id), asked)
-    answer = views.accepted(done.run, tickets)
+    answer = views.accepted(done.run, tickets, done.estimate)
     headers = {"Location": answer.links.here} | ({"Idempotent-Replayed": "true"} if done.replayed else {})
     return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
 

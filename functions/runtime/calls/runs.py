@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from functions.engine.errors import NotFound
+from functions.engine.lanes import Urgency
 from functions.engine.run import Run
 from functions.runtime import views
 from functions.runtime.access import Caller
 from functions.runtime.answers import Answer
 from functions.runtime.calls.desk import Desk
 from functions.runtime.http import RunList
-from functions.runtime.incoming import RunQuery, RunsQuery, SubmitBody
+from functions.runtime.incoming import TAG_FILTER, RunQuery, RunsQuery, SubmitBody
 from functions.runtime.listing import Filters, page
 from functions.runtime.maps import Maps
 from functions.runtime.reading import whole
 from functions.runtime.requests import Request, body_as, query_as
 from functions.runtime.submit import Submission
-
-_TAG_FILTER = re.compile(r"([A-Za-z0-9._/-]+)(?:[:=](.*))?", re.DOTALL)
 
 
 async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
@@ -35,14 +33,15 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
             workflow=body.workflow,
             workflow_version=body.version,
             input=body.input,
-            lane=body.lane,
+            urgency=Urgency(lane=body.lane, priority=body.priority),
+            bound=caller.bound,
             tags=body.tags,
             delay_seconds=float(body.delay),
             request_hash=hashlib.sha256(request.body).hexdigest(),
             key=key,
         )
     )
-    answer = views.accepted(done.run, tickets)
+    answer = views.accepted(done.run, tickets, done.estimate)
     headers = {"Location": answer.links.here}
     if done.replayed:
         headers["Idempotent-Replayed"] = "true"
@@ -106,6 +105,5 @@ def _prefix(run: Run) -> str:
 
 
 def _tag(text: str) -> tuple[str, str | None]:
-    """`name`, `name:value` or `name=value`; a name has neither sign in it, a value may have both."""
-    found = _TAG_FILTER.fullmatch(text)
+    found = TAG_FILTER.fullmatch(text)
     return (text, None) if found is None else (found[1], found[2])

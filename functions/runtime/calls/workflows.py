@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.engine.document import WORKFLOW_NAME
-from functions.engine.errors import NotFound
+from functions.engine.errors import InvalidDocument, NotFound
 from functions.engine.ports import Registered
 from functions.engine.workflow import check
 from functions.runtime import cursors
@@ -13,20 +13,24 @@ from functions.runtime.calls.desk import Desk
 from functions.runtime.documents import document_of
 from functions.runtime.http import WorkflowList, WorkflowSummary, WorkflowVersion, WorkflowView
 from functions.runtime.incoming import ListQuery, WorkflowQuery
+from functions.runtime.problems import invalid_workflow
 from functions.runtime.requests import Request, query_as
 from functions.tasks import registry
 
 
 async def register(desk: Desk, caller: Caller, request: Request, *, name: str) -> Answer:
     """Make this document the current version of a workflow: 201 for a new version, 200 for one that was there."""
-    document = document_of(request)
     settings = desk.services.settings
-    workflow = check(
-        document,
-        name=name,
-        tasks=registry.names(chaos=settings.chaos),
-        classes={name: limits.max_step_seconds for name, limits in settings.classes.items()},
-    )
+    try:
+        document = document_of(request)
+        workflow = check(
+            document,
+            name=name,
+            tasks=registry.names(chaos=settings.chaos),
+            classes={name: limits.max_step_seconds for name, limits in settings.classes.items()},
+        )
+    except InvalidDocument as error:
+        raise invalid_workflow(error.problems) from error
     stored, new = await desk.services.catalog.register(
         caller.tenant,
         Registered(name=name, version=workflow.version, document=document, created_at=desk.services.clock.now()),

@@ -1,0 +1,148 @@
+"""Finding a deployment's dashboard and alarms, local or in an account, and saying in one sentence what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fanfold.dashboard import page
+from fanfold.dashboard.page import Metric, Page, PageError
+from fanfold.local import LocalError, LocalStack
+
+if TYPE_CHECKING:
+    import boto3
+    from mypy_boto3_cloudwatch import CloudWatchClient
+    from mypy_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """An alarm as it stands; `metric` is None for one on an expression. `what` is its description."""
+
+    arn: str
+    name: str
+    state: str
+    what: str
+    threshold: float
+    comparison: str
+    metric: Metric | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A deployment's page and its alarms, and the client that its data come from."""
+
+    stack_name: str
+    page: Page
+    dashboard_name: str
+    alarm_names: Sequence[str]
+    cloudwatch: CloudWatchClient
+
+    def alarms(self) -> Sequence[Alarm]:
+        """The stack's alarms with their states, by name."""
+        found: list[Alarm] = []
+        for start in range(0, len(self.alarm_names), 100):  # as many as DescribeAlarms takes
+            names = list(self.alarm_names[start : start + 100])
+            answer = self.cloudwatch.describe_alarms(AlarmNames=names, AlarmTypes=["MetricAlarm"], MaxRecords=100)
+            found += [_alarm(told) for told in answer.get("MetricAlarms", ())]
+        return sorted(found, key=lambda alarm: alarm.name)
+
+
+def find(stack_name: str | None, local_stack: LocalStack | None, environ: Mapping[str, str]) -> Deployment:
+    """The deployment of that name, or the local one when there is no name or it is `local`.
+
+    Raises `LocalError` in one sentence when there is none, or no credentials, or no dashboard in it.
+    """
+    import boto3
+
+    if stack_name is None or stack_name == "local" or (local_stack is not None and stack_name == local_stack.stack):
+        if local_stack is None:
+            raise LocalError("Which dashboard? Name a deployed stack with --stack, or start a local one.", status=2)
+        stack_name = local_stack.stack
+        environ = local_stack.environment(environ)
+    session = boto3.Session(
+        # What is None here is found as AWS tools find it: profile, role, region of the configuration.
+        aws_access_key_id=environ.get("AWS_ACCESS_KEY_ID"),
+        aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
+        aws_session_token=environ.get("AWS_SESSION_TOKEN"),
+        region_name=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"),
+    )
+    with explained(stack_name):
+        return _found(session, stack_name, environ.get("AWS_ENDPOINT_URL") or None)
+
+
+def _found(session: boto3.Session, stack_name: str, endpoint: str | None) -> Deployment:
+    cloudformation = session.client("cloudformation", endpoint_url=endpoint)
+    answers = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack_name)
+    by_type: dict[str, list[str]] = {}
+    for resource in (one for answer in answers for one in answer["StackResourceSummaries"]):
+        by_type.setdefault(resource["ResourceType"], []).append(resource.get("PhysicalResourceId", ""))
+    dashboards = [name for name in by_type.get("AWS::CloudWatch::Dashboard", ()) if name]
+    if not dashboards:
+        raise LocalError(
+            f"Stack {stack_name!r} has no dashboard: it is no Fanfold deployment, or a part of one; deploy it again.",
+            status=2,
+        )
+    cloudwatch = session.client("cloudwatch", endpoint_url=endpoint)
+    body = cloudwatch.get_dashboard(DashboardName=dashboards[0])["DashboardBody"]
+    try:
+        read = page.read(body)
+    except PageError as error:
+        raise LocalError(f"Dashboard {dashboards[0]!r} can't be shown: {error}.", status=2) from error
+    return Deployment(
+        stack_name=stack_name,
+        page=read,
+        dashboard_name=dashboards[0],
+        alarm_names=[name for name in by_type.get("AWS::CloudWatch::Alarm", ()) if name],
+        cloudwatch=cloudwatch,
+    )
+
+
+@contextmanager
+def explained(stack_name: str) -> Iterator[None]:
+    """Turns boto3's errors into one sentence each (`LocalError`, exit status 2; 4 when AWS is not reached)."""
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, NoRegionError
+
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise LocalError("There are no AWS credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID.", status=2) from error
+    except NoRegionError as error:
+        raise LocalError("There is no AWS region: set AWS_REGION.", status=2) from error
+    except ClientError as error:
+        told = error.response.get("Error", {})
+        code, message = told.get("Code", ""), " ".join(str(told.get("Message", "")).split()).rstrip(".")
+        if code == "ValidationError" and "does not exist" in message:
+            said = f"There is no stack named {stack_name!r} in this account and region."
+        elif code in ("ResourceNotFound", "DashboardNotFoundError"):
+            said = f"The dashboard of stack {stack_name!r} is gone: deploy the stack again."
+        else:
+            said = f"AWS refused {error.operation_name}: {message or code}."
+        raise LocalError(said, status=2) from error
+    except HTTPClientError as error:
+        raise LocalError(f"AWS is not reachable: {error}.", status=4) from error
+    except BotoCoreError as error:
+        raise LocalError(f"{str(error).rstrip('.')}.", status=2) from error
+
+
+def _alarm(told: MetricAlarmTypeDef) -> Alarm:
+    metric = None
+    if told.get("MetricName"):
+        metric = Metric(
+            namespace=told.get("Namespace", ""),
+            name=told.get("MetricName", ""),
+            dimensions=tuple((each["Name"], each["Value"]) for each in told.get("Dimensions", ())),
+            statistic=told.get("ExtendedStatistic") or told.get("Statistic", ""),
+            period_seconds=told.get("Period", 0),
+        )
+    return Alarm(
+        arn=told.get("AlarmArn", ""),
+        name=told.get("AlarmName", ""),
+        state=told.get("StateValue", ""),
+        what=told.get("AlarmDescription", ""),
+        threshold=told.get("Threshold", 0.0),
+        comparison=told.get("ComparisonOperator", ""),
+        metric=metric,
+    )

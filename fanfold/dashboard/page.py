@@ -1,0 +1,251 @@
+"""A dashboard's body, as CloudWatch stores it: widgets on a grid of 24 columns, each with what it shows.
+
+The format is in the CloudWatch API reference, "Dashboard body structure and syntax".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fanfold.dashboard.formula import Formula, FormulaError, names_in, parse
+
+COLUMNS = 24
+"""The grid's width; a row is as high as a column is wide."""
+
+PERIOD_SECONDS = 300
+"""The period of what states none."""
+
+STATISTIC = "Average"
+"""The statistic of what states none."""
+
+
+class PageError(ValueError):
+    """A dashboard's body that is none; the message says where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric as it is asked for; `dimensions` in the page's order."""
+
+    namespace: str
+    name: str
+    dimensions: tuple[tuple[str, str], ...]
+    statistic: str
+    period_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What a widget shows as one line (of an expression perhaps several): a metric or an expression.
+
+    A line that is not `visible` is there for expressions. `problem` says why an expression can't be read.
+    """
+
+    id: str
+    label: str
+    metric: Metric | None = None
+    formula: Formula | None = None
+    problem: str = ""
+    period_seconds: int
+    visible: bool = True
+    right: bool = False
+    color: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A horizontal line at a value: an alarm's threshold, say; on the right axis if `right`."""
+
+    value: float
+    label: str = ""
+    color: str | None = None
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What a page says of a graph's axis."""
+
+    label: str = ""
+    least: float | None = None
+    most: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widget:
+    """Something on the page: place and size in columns and rows, a title, and by `kind` what is in it.
+
+    `text` is Markdown; `metric` has lines and shows them as `view` says (`timeSeries`, `singleValue`, …);
+    `alarm` shows the states of `alarms`, by ARN. A metric widget may be about one alarm, too.
+    """
+
+    kind: str
+    x: int
+    y: int
+    width: int
+    height: int
+    title: str = ""
+    markdown: str = ""
+    view: str = "timeSeries"
+    stacked: bool = False
+    lines: Sequence[Line] = ()
+    marks: Sequence[Mark] = ()
+    alarms: Sequence[str] = ()
+    left: Axis = field(default_factory=Axis)
+    right: Axis = field(default_factory=Axis)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A dashboard: its widgets from top to bottom, and over which time it is shown if nothing else is asked."""
+
+    widgets: Sequence[Widget]
+    hours: float = 3.0
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """Every metric that the page needs, hidden ones too, each once."""
+        found = (line.metric for widget in self.widgets for line in widget.lines)
+        return list(dict.fromkeys(metric for metric in found if metric is not None))
+
+
+def with_period(page: Page, seconds: int) -> Page:
+    """The page with another period for everything on it, and without marks: those are for its own periods."""
+
+    def changed(line: Line) -> Line:
+        metric = None if line.metric is None else replace(line.metric, period_seconds=seconds)
+        return replace(line, metric=metric, period_seconds=seconds)
+
+    widgets = [
+        replace(widget, lines=[changed(line) for line in widget.lines], marks=() if widget.lines else widget.marks)
+        for widget in page.widgets
+    ]
+    return replace(page, widgets=widgets)
+
+
+def read(body: str) -> Page:
+    """The page of a dashboard's body. Raises `PageError` for what is no such thing."""
+    try:
+        told = json.loads(body)
+        widgets = [_widget(widget) for widget in told["widgets"]]
+        hours = _hours(str(told.get("start", "")))
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise PageError(f"the dashboard's body is none that can be shown ({error!r})") from error
+    return Page(widgets=sorted(widgets, key=lambda widget: (widget.y, widget.x)), hours=hours or 3.0)
+
+
+def _hours(start: str) -> float:
+    """`-PT3H`, `-P7D`, `-PT30M` in hours; 0 for anything else, which is an absolute time."""
+    units = {"M": 1 / 60, "H": 1.0, "D": 24.0, "W": 168.0}
+    number = start.removeprefix("-P").removeprefix("T")[:-1]
+    return float(number) * units.get(start[-1], 0.0) if start.startswith("-P") and number.isdigit() else 0.0
+
+
+def _widget(told: Mapping[str, Any]) -> Widget:
+    properties = told.get("properties", {})
+    kind = str(told["type"])
+    stated_lines = list(_lines(properties)) if kind == "metric" else []
+    axes = properties.get("yAxis") or {}
+    annotations = properties.get("annotations") or {}
+    return Widget(
+        kind=kind,
+        x=int(told.get("x", 0)),
+        y=int(told.get("y", 0)),
+        width=int(told.get("width", 6)),
+        height=int(told.get("height", 6)),
+        title=str(properties.get("title", "")),
+        markdown=str(properties.get("markdown", "")),
+        view=str(properties.get("view", "timeSeries")),
+        stacked=bool(properties.get("stacked", False)),
+        lines=stated_lines,
+        marks=[_mark(mark) for mark in _flat(annotations.get("horizontal", ())) if "value" in mark],
+        alarms=[str(arn) for arn in (*properties.get("alarms", ()), *annotations.get("alarms", ()))],
+        left=_axis(axes.get("left") or {}),
+        right=_axis(axes.get("right") or {}),
+    )
+
+
+def _flat(marks: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """A band is a pair of marks."""
+    for mark in marks:
+        yield from mark if isinstance(mark, list) else [mark]
+
+
+def _mark(told: Mapping[str, Any]) -> Mark:
+    return Mark(
+        value=float(told["value"]),
+        label=str(told.get("label", "")),
+        color=told.get("color"),
+        right=told.get("yAxis") == "right",
+    )
+
+
+def _axis(told: Mapping[str, Any]) -> Axis:
+    least, most = told.get("min"), told.get("max")
+    return Axis(
+        label=str(told.get("label", "")),
+        least=None if least is None else float(least),
+        most=None if most is None else float(most),
+    )
+
+
+def _lines(properties: Mapping[str, Any]) -> Iterator[Line]:
+    before: list[str] = []
+    for number, row in enumerate(properties.get("metrics", ())):
+        *words, options = row if isinstance(row[-1], dict) else [*row, {}]
+        period = int(options.get("period", properties.get("period", PERIOD_SECONDS)))
+        facts: dict[str, Any] = {
+            "id": str(options.get("id", f"line{number}")),
+            "visible": bool(options.get("visible", True)),
+            "right": options.get("yAxis") == "right",
+            "color": options.get("color"),
+            "period_seconds": period,
+        }
+        if "expression" in options:
+            yield _expression(str(options["expression"]), str(options.get("label", options["expression"])), facts)
+            continue
+        before = _spelled_out(words, before)
+        namespace, name, *dimensions = before
+        metric = Metric(
+            namespace=namespace,
+            name=name,
+            dimensions=tuple(zip(dimensions[::2], dimensions[1::2], strict=True)),
+            statistic=str(options.get("stat", properties.get("stat", STATISTIC))),
+            period_seconds=period,
+        )
+        yield Line(**facts, metric=metric, label=str(options.get("label", name)))
+
+
+def _expression(text: str, label: str, facts: Mapping[str, Any]) -> Line:
+    try:
+        return Line(**facts, formula=parse(text), label=label)
+    except FormulaError as error:
+        return Line(**facts, problem=str(error), label=label)
+
+
+def _spelled_out(words: Sequence[str], before: Sequence[str]) -> list[str]:
+    """The words of a row in which `.` stands for the word above it, and `...` for all of them up to there."""
+    if "..." in words:
+        at = words.index("...")
+        words = [*words[:at], *before[at : len(before) - (len(words) - at - 1)], *words[at + 1 :]]
+    return [before[at] if word == "." else str(word) for at, word in enumerate(words)]
+
+
+def in_order(lines: Sequence[Line]) -> list[Line]:
+    """The lines so that each comes after those its expression names.
+
+    Raises `FormulaError` when expressions name each other in a circle.
+    """
+    known = {line.id for line in lines}
+    waiting, done, ordered = list(lines), set[str](), list[Line]()
+    while waiting:
+        ready = [line for line in waiting if line.formula is None or (names_in(line.formula) & known) <= done]
+        if not ready:
+            raise FormulaError(f"the expressions {', '.join(line.id for line in waiting)} need each other")
+        ordered += ready
+        done |= {line.id for line in ready}
+        waiting = [line for line in waiting if line.id not in done]
+    return ordered

@@ -1,0 +1,100 @@
+"""Whether all functions run the same code with the same settings, and the code this command was made for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from fanfold.client import Client
+from fanfold.doctor.deployment import Deployment
+from fanfold.doctor.finding import Check, Finding
+from fanfold.problems import ApiError
+from functions.runtime.settings import PREFIX
+from functions.runtime.version import VERSION
+
+DEPLOY = "Deploy again. If CloudFormation sees nothing to do, update that function's code by hand from the others'."
+PATIENCE_SECONDS = 10.0
+"""A function that was not called for long takes seconds to answer."""
+
+
+def find(deployment: Deployment) -> Iterator[Finding]:
+    """A function that differs from the others in code, runtime, layers or settings; an API of another version."""
+    functions = deployment.functions
+    yield from _odd(functions, "code", lambda each: str(each["CodeSha256"]))
+    yield from _odd(functions, "Python", lambda each: str(each["Runtime"]))
+    yield from _odd(functions, "layers", lambda each: " ".join(layer["Arn"] for layer in each.get("Layers", ())))
+    stated = _comparable(json.loads(deployment.outputs["Settings"]))
+    for name, each in functions.items():
+        found = _comparable(each.get("Environment", {}).get("Variables", {}))
+        differing = sorted(key for key in {*stated, *found} if stated.get(key) != found.get(key))
+        if differing:
+            yield Finding(
+                what=f"{name} has other settings than the stack states: {', '.join(differing)}.",
+                why="Functions that disagree about leases, limits or names break promises that rest on those.",
+                fix="Deploy again; change settings with `-c settings=…`, never on the function.",
+            )
+    yield from _layers(deployment)
+    yield from _version(deployment)
+
+
+def _odd(
+    functions: Mapping[str, Mapping[str, Any]], what: str, of: Callable[[Mapping[str, Any]], str]
+) -> Iterator[Finding]:
+    values = {name: of(each) for name, each in functions.items()}
+    usual = [value for value, _ in Counter(values.values()).most_common(1)]
+    odd = [name for name, value in values.items() if value not in usual]
+    if odd:
+        yield Finding(
+            what=f"{', '.join(odd)}: other {what} than the other functions have.",
+            why="All functions are one program that was deployed at once; a deployment broke off, or one was changed.",
+            fix=DEPLOY,
+        )
+
+
+def _comparable(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Our settings in a function's environment, without what only some functions know: their state machines."""
+    settings: dict[str, Any] = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
+    classes = json.loads(settings.get(f"{PREFIX}CLASSES", "{}"))
+    settings[f"{PREFIX}CLASSES"] = {
+        name: {key: value for key, value in given.items() if key != "state_machine"} for name, given in classes.items()
+    }
+    return settings
+
+
+def _layers(deployment: Deployment) -> Iterator[Finding]:
+    client = deployment.client("lambda")
+    runtimes = {each["Runtime"] for each in deployment.functions.values()}
+    for arn in {layer["Arn"] for each in deployment.functions.values() for layer in each.get("Layers", ())}:
+        made_for = client.get_layer_version_by_arn(Arn=arn).get("CompatibleRuntimes") or sorted(runtimes)
+        if not runtimes <= set(made_for):
+            yield Finding(
+                what=f"The dependency layer is made for {', '.join(made_for)},"
+                f" functions run {', '.join(sorted(runtimes))}.",
+                why="Compiled packages of another Python can't be imported: functions fail at their start.",
+                fix="Deploy again, so that layer and functions are of one synth.",
+            )
+
+
+def _version(deployment: Deployment) -> Iterator[Finding]:
+    try:
+        with Client(deployment.api_url, patience_seconds=PATIENCE_SECONDS) as client:
+            deployed = client.health()["version"]
+    except ApiError as error:
+        yield Finding(
+            what=f"The API gives no answer: {error}.",
+            why="Nobody can submit a run or read one.",
+            fix="See docs/operations.md#function-errors and #throttled-functions.",
+        )
+        return
+    if deployed != VERSION:
+        yield Finding(
+            what=f"The API runs version {deployed}, this command is {VERSION}.",
+            why="What is checked here is what this version means; a `fanfold worker` of another version may write"
+            " records that the deployed code can't read.",
+            fix="Deploy this version, or install the deployed one.",
+        )
+
+
+CHECK = Check(name="code", looks_at="code, runtime, layers and settings of all functions, and their version", find=find)

@@ -1,0 +1,246 @@
+"""A deployment as the doctor sees it: its stack's resources and outputs, its settings, and clients for all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+
+from fanfold.doctor.census import Census, take
+from fanfold.local import LocalError, LocalStack
+from functions.engine.message import DEAD
+from functions.runtime.settings import Settings
+from functions.runtime.wiring import Aws, Services, services
+
+T = TypeVar("T")
+
+WHOLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE"})
+"""The states of a stack that is there as a whole; in any other it is half made, or being changed."""
+CHANGING = frozenset({"UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS"})
+
+CONNECT_SECONDS = 3
+READ_SECONDS = 20
+"""A person waits for the answer; an emulator may be busy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A resource of the stack: its name in the template, its type, what AWS calls it, and what the template asks."""
+
+    logical_id: str
+    kind: str
+    physical_id: str
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue of the deployment, by its role, with its attributes as SQS has them."""
+
+    class_name: str
+    role: str
+    url: str
+    attributes: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.class_name}/{self.role}"
+
+    @property
+    def arn(self) -> str:
+        """Its ARN."""
+        return self.attributes["QueueArn"]
+
+
+class Deployment:
+    """One deployed stack. What is read from AWS is read once. `close` it at the end.
+
+    `now` is the time it is looked at; `wall` the wall clock (seconds since the epoch) that AWS's is compared with.
+    """
+
+    def __init__(
+        self,
+        stack_name: str,
+        session: boto3.Session,
+        *,
+        now: datetime,
+        endpoint_url: str | None = None,
+        local_stack: LocalStack | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.stack_name = stack_name
+        self.now = now
+        self.emulated = endpoint_url is not None
+        self._session = session
+        self._endpoint_url = endpoint_url
+        self._local_stack = local_stack
+        self._clients: dict[str, Any] = {}
+        self._aws = Aws(session, endpoint_url=endpoint_url, threads=16, wall=wall)
+
+    @classmethod
+    def of(
+        cls, stack_name: str | None, local_stack: LocalStack | None, environ: Mapping[str, str], *, now: datetime
+    ) -> Deployment:
+        """The stack of that name, `local` or None for the local one.
+
+        The caller's AWS credentials and `AWS_ENDPOINT_URL` hold; the local stack has its own. Raises `LocalError`
+        (usage) when there is no local one.
+        """
+        chosen = local_stack if stack_name in (None, "local") or stack_name == _name(local_stack) else None
+        if chosen is None and stack_name in (None, "local"):
+            raise LocalError("Which deployment? Name a deployed stack with --stack, or start a local one.", status=2)
+        own = chosen.environment(environ) if chosen is not None else dict(environ)
+        session = boto3.Session(
+            aws_access_key_id=own.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=own.get("AWS_SECRET_ACCESS_KEY"),
+            aws_session_token=own.get("AWS_SESSION_TOKEN"),
+            region_name=own.get("AWS_REGION") or own.get("AWS_DEFAULT_REGION"),
+        )
+        name = chosen.stack if chosen is not None else str(stack_name)
+        endpoint = own.get("AWS_ENDPOINT_URL") or None
+        return cls(name, session, now=now, endpoint_url=endpoint, local_stack=chosen)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._aws.close()
+        for client in self._clients.values():
+            client.close()
+
+    def client(self, service: str) -> Any:
+        """A client of an AWS service, made at its first use and kept."""
+        if service not in self._clients:
+            config = Config(
+                connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"total_max_attempts": 3}
+            )
+            make: Any = self._session.client
+            self._clients[service] = make(service, endpoint_url=self._endpoint_url, config=config)
+        return self._clients[service]
+
+    def ask(self, use: Callable[[Services], Coroutine[Any, Any, T]]) -> T:
+        """What a use of the deployment's own ports gives."""
+        return asyncio.run(use(self.services))
+
+    # --- the stack ------------------------------------------------------------------------------
+
+    @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """The stack's outputs. Raises `LocalError`, one sentence, where there is no whole deployment of that name."""
+        try:
+            found = self.client("cloudformation").describe_stacks(StackName=self.stack_name)["Stacks"][0]
+        except (NoCredentialsError, NoRegionError) as error:
+            raise LocalError(f"AWS can't be asked: {error}.") from error
+        except ClientError as error:
+            told = error.response.get("Error", {})
+            if told.get("Code") == "ValidationError":
+                raise LocalError(f"There is no stack {self.stack_name!r} in this account and region.") from error
+            raise LocalError(f"Stack {self.stack_name!r} could not be read: {told.get('Message') or error}.") from error
+        except BotoCoreError as error:
+            raise LocalError(f"Stack {self.stack_name!r} could not be read: {error}.") from error
+        outputs = {str(o["OutputKey"]): str(o.get("OutputValue", "")) for o in found.get("Outputs", ())}
+        status = found["StackStatus"]
+        if status not in WHOLE | CHANGING:
+            raise LocalError(f"Stack {self.stack_name!r} is {status}, no whole deployment: deploy or delete it first.")
+        if missing := [name for name in ("Settings", "Functions", "Table", "ApiUrl") if name not in outputs]:
+            raise LocalError(
+                f"Stack {self.stack_name!r} is no Fanfold deployment: it has no output named {missing[0]}.", status=2
+            )
+        return outputs
+
+    @cached_property
+    def resources(self) -> tuple[Resource, ...]:
+        """The stack's resources, with what its template says of each."""
+        cloudformation = self.client("cloudformation")
+        body = cloudformation.get_template(StackName=self.stack_name)["TemplateBody"]
+        template = json.loads(body) if isinstance(body, str) else body
+        pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=self.stack_name)
+        return tuple(
+            Resource(
+                logical_id=each["LogicalResourceId"],
+                kind=each["ResourceType"],
+                physical_id=each.get("PhysicalResourceId", ""),
+                properties=template["Resources"].get(each["LogicalResourceId"], {}).get("Properties", {}),
+            )
+            for page in pages
+            for each in page["StackResourceSummaries"]
+        )
+
+    def all(self, kind: str) -> list[Resource]:
+        """The stack's resources of a CloudFormation type."""
+        return [resource for resource in self.resources if resource.kind == kind]
+
+    @property
+    def api_url(self) -> str:
+        """Where the API answers."""
+        return self.outputs["ApiUrl"] if self._local_stack is None else self._local_stack.api_url
+
+    # --- what it is made of ---------------------------------------------------------------------
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What its processes are configured with."""
+        return Settings.from_env(json.loads(self.outputs["Settings"]))
+
+    @cached_property
+    def services(self) -> Services:
+        """Its ports."""
+        return services(self.settings, self._aws)
+
+    @property
+    def kept(self) -> bool:
+        """Whether its data is to outlive the stack: any stage but dev."""
+        return self.settings.stage != "dev"
+
+    @cached_property
+    def functions(self) -> Mapping[str, Mapping[str, Any]]:
+        """The configuration of each function, by its name in the outputs."""
+        names = json.loads(self.outputs["Functions"])
+        ask = self.client("lambda").get_function_configuration
+        return {name: ask(FunctionName=physical) for name, physical in names.items()}
+
+    @cached_property
+    def queues(self) -> tuple[Queue, ...]:
+        """Every queue of every class."""
+        ask = self.client("sqs").get_queue_attributes
+        return tuple(
+            Queue(
+                class_name=class_name,
+                role=role,
+                url=url,
+                attributes=ask(QueueUrl=url, AttributeNames=["All"])["Attributes"],
+            )
+            for class_name, given in self.settings.classes.items()
+            for role, url in given.queues.items()
+        )
+
+    @property
+    def sources(self) -> list[Queue]:
+        """The queues that workers take from: lanes and `resume`."""
+        return [queue for queue in self.queues if queue.role != DEAD]
+
+    @property
+    def dead(self) -> Mapping[str, Queue]:
+        """Each class's dead-letter queue."""
+        return {queue.class_name: queue for queue in self.queues if queue.role == DEAD}
+
+    @cached_property
+    def mappings(self) -> tuple[tuple[Resource, Mapping[str, Any]], ...]:
+        """The event source mappings of the stack, as the template and as Lambda have them."""
+        ask = self.client("lambda").get_event_source_mapping
+        return tuple((each, ask(UUID=each.physical_id)) for each in self.all("AWS::Lambda::EventSourceMapping"))
+
+    @cached_property
+    def census(self) -> Census:
+        """The active runs and the counters of places around them."""
+        return self.ask(lambda services: take(services, now=self.now))
+
+
+def _name(local_stack: LocalStack | None) -> str | None:
+    return None if local_stack is None else local_stack.stack

@@ -1,0 +1,112 @@
+"""The event source mappings: who takes from which queue, how many at once, and what room there is for them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fanfold.doctor.deployment import Deployment, Queue, Resource
+from fanfold.doctor.finding import Check, Finding
+from functions.engine.message import DEAD, RESUME
+
+PARTIAL = "ReportBatchItemFailures"
+DEPLOY = "Deploy the stack again."
+
+
+def find(deployment: Deployment) -> Iterator[Finding]:
+    """A queue nobody takes from, or not as the protocol wants it."""
+    by_arn = {mapping["EventSourceArn"]: (resource, mapping) for resource, mapping in deployment.mappings}
+    for queue in deployment.queues:
+        if queue.arn not in by_arn:
+            yield Finding(
+                what=f"No function takes from queue {queue}.", why="What is in it waits for ever.", fix=DEPLOY
+            )
+            continue
+        yield from _of_queue(queue, *by_arn[queue.arn])
+
+
+def _of_queue(queue: Queue, resource: Resource, mapping: Mapping[str, Any]) -> Iterator[Finding]:
+    asked = resource.properties.get("Enabled", True)
+    if mapping["State"] in ("Disabled", "Disabling") and asked:
+        yield Finding(
+            what=f"The mapping of queue {queue} is disabled, the template has it enabled.",
+            why="Somebody drained the deployment or stopped it: messages wait, and are deleted after "
+            + ("14" if queue.role == DEAD else "7")
+            + " days.",
+            fix="Enable it when the work is done (aws lambda update-event-source-mapping --enabled --uuid "
+            f"{mapping['UUID']}), or deploy with `-c mappings=false` if worker processes take from it.",
+        )
+    if PARTIAL not in mapping.get("FunctionResponseTypes", ()):
+        yield Finding(
+            what=f"The mapping of queue {queue} does not report single failures ({PARTIAL}).",
+            why="Lambda deletes every message of a batch that was answered, those handed back too; only the sweeper"
+            " finds them again.",
+            fix=DEPLOY,
+        )
+    if queue.role == RESUME and mapping["BatchSize"] != 1:
+        yield Finding(
+            what=f"The mapping of queue {queue} takes {mapping['BatchSize']} messages at once; one is meant.",
+            why="A run that kills its worker takes the others of its batch along (R7).",
+            fix=DEPLOY,
+        )
+
+
+def find_concurrency(deployment: Deployment) -> Iterator[Finding]:
+    """Mappings that may take more than Lambda has room for."""
+    client = deployment.client("lambda")
+    by_arn = {queue.arn: queue for queue in deployment.queues}
+    names = {function["FunctionArn"]: name for name, function in deployment.functions.items()}
+    most: dict[str, int] = defaultdict(int)
+    resumes: dict[str, int] = defaultdict(int)
+    for _, mapping in deployment.mappings:
+        queue, function = by_arn.get(mapping["EventSourceArn"]), names.get(mapping["FunctionArn"])
+        limit = mapping.get("ScalingConfig", {}).get("MaximumConcurrency")
+        if queue is None or function is None or mapping["State"] in ("Disabled", "Disabling"):
+            continue
+        if limit is None:
+            yield Finding(
+                what=f"The mapping of queue {queue} has no maximum concurrency.",
+                why="One full lane takes the account's whole concurrency; everything else is throttled.",
+                fix=DEPLOY,
+            )
+            continue
+        most[function] += limit
+        resumes[function] += limit if queue.role == RESUME else 0
+    free = 0
+    for function, limit in most.items():
+        reserved = client.get_function_concurrency(FunctionName=deployment.functions[function]["FunctionName"]).get(
+            "ReservedConcurrentExecutions"
+        )
+        if reserved is None:
+            free += limit
+        elif reserved < limit:
+            yield Finding(
+                what=f"{function} has {reserved} executions reserved, its mappings may use {limit}.",
+                why="Throttled deliveries count as receives; ten of them are a dead letter.",
+                fix=f"Reserve at least {limit} (`reserved_concurrency` of the class), or lower its lanes and `resume`.",
+            )
+        # A resume queue nobody takes from has been told of by then.
+        if function.startswith("worker-") and 0 < 2 * resumes[function] < limit:
+            yield Finding(
+                what=f"The resume queue of {function} gets {resumes[function]} of {limit} concurrent batches;"
+                " at least half is meant.",
+                why="Runs that have begun wait behind runs that have not (R7).",
+                fix="Raise `resume` of the class, or lower its lanes, and deploy.",
+            )
+    account = client.get_account_settings()["AccountLimit"]
+    room = account["UnreservedConcurrentExecutions"]
+    if free > room:
+        yield Finding(
+            what=f"The mappings may use {free} concurrent executions, the account has {room} that nobody reserved"
+            f" (quota {account['ConcurrentExecutions']}).",
+            why="Under load Lambda throttles the workers and the API; throttled deliveries count as receives.",
+            fix="Raise the quota (Service Quotas, Lambda, concurrent executions), or lower the classes' concurrency.",
+        )
+
+
+CHECK = Check(name="mappings", looks_at="who takes from which queue, and how", find=find)
+CONCURRENCY = Check(
+    name="concurrency", looks_at="the mappings' concurrency against reservations and the account's quota",
+    find=find_concurrency,
+)  # fmt: skip

@@ -1,0 +1,47 @@
+"""Lambda's recursion guard, which drops messages of a queue that a function also sends to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from botocore.exceptions import ClientError
+
+from fanfold.doctor.deployment import Deployment
+from fanfold.doctor.finding import Check, Finding, NotOffered, Remedy
+
+ALLOW = "Allow"
+LOOPING = ("worker-", "deadletter")
+"""The functions that take from queues what they, through others, put there (by their names' beginnings)."""
+MISSING = ("UnknownOperationException", "NotImplemented", "UnsupportedOperation", "InvalidAction", "404", "501")
+"""What emulators answer to a call they do not have; AWS has it everywhere."""
+
+
+def find(deployment: Deployment) -> Iterator[Finding]:
+    """A function in a queue's loop whose loops Lambda cuts."""
+    client = deployment.client("lambda")
+    for name, function in deployment.functions.items():
+        if not name.startswith(LOOPING):
+            continue
+        physical = function["FunctionName"]
+        try:
+            told = client.get_function_recursion_config(FunctionName=physical)["RecursiveLoop"]
+        except ClientError as error:
+            if deployment.emulated and error.response.get("Error", {}).get("Code") in MISSING:
+                raise NotOffered("this endpoint knows no recursion setting") from error
+            raise
+        if told != ALLOW:
+            lost = " The emulator loses this part of the template." if deployment.emulated else ""
+            yield Finding(
+                what=f"The recursion guard of {name} says {told}.",
+                why="Lambda drops a message silently once it went from queue to function to queue about 16 times;"
+                " runs with many suspensions would stop for minutes until the sweeper rings." + lost,
+                fix=f"Set the function's recursive loop detection to {ALLOW}: our loops are bounded.",
+                remedy=Remedy(
+                    does=f"allow {name} its loop over the queue",
+                    apply=partial(client.put_function_recursion_config, FunctionName=physical, RecursiveLoop=ALLOW),
+                ),
+            )
+
+
+CHECK = Check(name="recursion", looks_at="Lambda's recursion guard on the functions in a queue's loop", find=find)

@@ -1,0 +1,85 @@
+"""Embedded metrics: what a log line in CloudWatch's embedded metric format says, as data for PutMetricData.
+
+CloudWatch reads such lines out of logs by itself; emulators don't. The format is in the CloudWatch user guide,
+"Specification: Embedded metric format".
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+MARK = "CloudWatchMetrics"
+"""What every such line contains."""
+
+PUT_DATA = 500
+"""Metrics in one PutMetricData; CloudWatch takes 1,000, and 1 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Datum:
+    """The values one line gives to one metric under one set of dimensions; `at_ms` is their time since 1970."""
+
+    namespace: str
+    name: str
+    dimensions: tuple[tuple[str, str], ...]
+    unit: str
+    at_ms: int
+    values: tuple[float, ...]
+
+
+def read(line: str) -> Sequence[Datum]:
+    """What a log line says; nothing when it is no embedded metrics, or names members that it does not have."""
+    if MARK not in line:
+        return ()
+    try:
+        entry = json.loads(line)
+        facts = entry["_aws"]
+        at_ms = int(facts["Timestamp"])
+        return tuple(datum for directive in facts[MARK] for datum in _directed(directive, entry, at_ms))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ()  # a line that only looks like it: CloudWatch, too, passes over it
+
+
+def _directed(directive: Mapping[str, Any], entry: Mapping[str, Any], at_ms: int) -> Iterator[Datum]:
+    for metric in directive["Metrics"]:
+        stated = entry.get(metric["Name"])
+        if stated is None:
+            continue
+        values = tuple(float(value) for value in (stated if isinstance(stated, list) else [stated]))
+        for names in directive["Dimensions"]:
+            if values and all(name in entry for name in names):
+                yield Datum(
+                    namespace=str(directive["Namespace"]),
+                    name=str(metric["Name"]),
+                    dimensions=tuple((str(name), str(entry[name])) for name in names),
+                    unit=str(metric.get("Unit", "None")),
+                    at_ms=at_ms,
+                    values=values,
+                )
+
+
+def requests(data: Iterable[Datum]) -> Iterator[dict[str, Any]]:
+    """The arguments of the PutMetricData calls that put these data, each call as many as it takes."""
+    by_namespace: dict[str, list[dict[str, Any]]] = {}
+    for datum in data:
+        by_namespace.setdefault(datum.namespace, []).append(_metric_datum(datum))
+    for namespace, metrics in by_namespace.items():
+        for start in range(0, len(metrics), PUT_DATA):
+            yield {"Namespace": namespace, "MetricData": metrics[start : start + PUT_DATA]}
+
+
+def _metric_datum(datum: Datum) -> dict[str, Any]:
+    counts = Counter(datum.values)  # a line has at most 100 values, a call takes 150 different ones
+    return {
+        "MetricName": datum.name,
+        "Dimensions": [{"Name": name, "Value": value} for name, value in datum.dimensions],
+        "Timestamp": datetime.fromtimestamp(datum.at_ms / 1000, UTC),
+        "Unit": datum.unit,
+        "Values": list(counts),
+        "Counts": [float(count) for count in counts.values()],
+    }

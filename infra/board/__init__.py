@@ -1,0 +1,1 @@
+"""The dashboard's rows: each a question an operator has, and the widgets that answer it."""

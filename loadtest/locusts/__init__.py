@@ -1,0 +1,1 @@
+"""What Locust's users do; each module is a locustfile."""

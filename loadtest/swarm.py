@@ -1,0 +1,75 @@
+"""Locust as a process of its own: users of one locustfile against a target, every request a row of raw data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadtest.targets import Target
+
+LOCUSTS = Path(__file__).resolve().parent / "locusts"
+STOP_SECONDS = 60
+"""What a user may still take for the request it is in when the time is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request as the driver saw it: `begun` in seconds since the epoch, `seconds` until its answer."""
+
+    name: str
+    begun: float
+    seconds: float
+    status: int
+    error: str
+    facts: Mapping[str, Any]
+
+
+def swarm(
+    locustfile: str,
+    target: Target,
+    *,
+    users: int,
+    seconds: float,
+    folder: Path,
+    spawn_rate: float | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> list[Request]:
+    """Run so many users for so long and give all their requests, in the order they ended.
+
+    `facts` reach the locustfile as JSON in `FANFOLD_LOAD`. Raises RuntimeError when Locust itself fails; a request
+    that fails is a row like any other.
+    """
+    raw = folder / f"{locustfile}-{users}.jsonl"
+    command = [sys.executable, "-m", "locust", "-f", str(LOCUSTS / f"{locustfile}.py"), "--headless", "--only-summary"]
+    command += ["--host", target.url, "--users", str(users), "--spawn-rate", str(spawn_rate or users)]
+    command += ["--run-time", f"{seconds:g}s", "--stop-timeout", str(STOP_SECONDS), "--exit-code-on-error", "0"]
+    environ = os.environ | {
+        "FANFOLD_TOKEN": target.token or "",
+        "FANFOLD_LOAD": json.dumps({**(facts or {}), "raw": str(raw)}),
+    }
+    with (folder / f"{locustfile}-{users}.log").open("wb") as log:
+        ended = subprocess.run(
+            command,
+            cwd=LOCUSTS.parent.parent,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=seconds + 2 * STOP_SECONDS,
+            check=False,
+        )
+    if ended.returncode != 0:
+        raise RuntimeError(f"Locust failed with {ended.returncode}; see {log.name}")
+    return list(_requests(raw))
+
+
+def _requests(raw: Path) -> Iterator[Request]:
+    with raw.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield Request(**json.loads(line))

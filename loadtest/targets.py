@@ -1,0 +1,171 @@
+"""What a scenario aims at: the service in memory, a stack on the emulator, or a URL somebody gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fanfold import Client, deploy, local
+from fanfold.deploy import Options
+from fanfold.local import LocalStack
+from functions.runtime.settings import Settings
+from loadtest.environment import differing
+
+STOP_SECONDS = 30.0
+"""A process that was told to stop and has not by then is killed, and the scenario fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a scenario needs its target to be.
+
+    `workers` are process workers of `concurrency` runs each; 0 leaves the work to Lambda functions.
+    A URL is taken as it is: only its owner can change it.
+    """
+
+    workers: int = 1
+    concurrency: int = 100
+    max_queue_depth: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A service to load. `stack` and `ledger` are there where it runs on this machine.
+
+    `differing` are the settings that are not as shipped, as far as they can be known.
+    """
+
+    kind: str
+    url: str
+    token: str | None
+    stack: LocalStack | None = None
+    ledger: Path | None = None
+    differing: Mapping[str, Any] = field(default_factory=dict)
+
+    def client(self, *, patience_seconds: float = 60.0) -> Client:
+        """A client of its API, to be closed by the caller."""
+        return Client(self.url, self.token, patience_seconds=patience_seconds)
+
+
+@contextmanager
+def opened(kind: str, needs: Needs, folder: Path) -> Iterator[Target]:
+    """The target `memory`, `emulator` or a URL, up and ready; what was started for it is stopped again.
+
+    `folder` takes the state and the logs of what is started.
+    """
+    match kind:
+        case "memory":
+            with _memory(needs, folder) as target:
+                yield target
+        case "emulator":
+            with _emulator(needs, folder) as target:
+                yield target
+        case url if url.startswith(("http://", "https://")):
+            yield Target(kind=url, url=url, token=os.environ.get("FANFOLD_TOKEN"))
+        case other:
+            raise ValueError(f"the target is memory, emulator or a URL, not {other!r}")
+
+
+@contextmanager
+def workers(stack: LocalStack, count: int, *, concurrency: int, folder: Path) -> Iterator[Sequence[int]]:
+    """So many worker processes on a local stack, ready to take runs; gives their process ids."""
+    command = [sys.executable, "-m", "fanfold.cli", "worker", "--concurrency", str(concurrency)]
+    with ExitStack() as running:
+        processes: list[subprocess.Popen[bytes]] = []
+        for number in range(count):
+            log = running.enter_context((folder / f"worker-{number}.log").open("wb"))
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=stack.environment(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            running.callback(_end, process)
+            processes.append(process)
+        yield [process.pid for process in processes]
+        for process in processes:
+            # All at once: each drains on its own.
+            process.send_signal(signal.SIGTERM)
+
+
+@contextmanager
+def _memory(needs: Needs, folder: Path) -> Iterator[Target]:
+    ledger = folder / "ledger.jsonl"
+    depth = 10_000 if needs.max_queue_depth is None else needs.max_queue_depth
+    command = [sys.executable, "-m", "loadtest.server", "--ledger", str(ledger), "--max-queue-depth", str(depth)]
+    command += ["--concurrency", str(needs.concurrency * max(1, needs.workers))]
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=local.CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            if not first:
+                raise RuntimeError(f"the server did not start; see {folder / 'server.log'}")
+            said = json.loads(first)
+            yield Target(kind="memory", url=said["url"], token=None, ledger=ledger, differing=said["differing"])
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            _end(process)
+
+
+@contextmanager
+def _emulator(needs: Needs, folder: Path) -> Iterator[Target]:
+    state = folder / local.STATE_FOLDER
+    options = Options(
+        port=_free_port(),
+        workers="none" if needs.workers else "lambda",
+        max_queue_depth=needs.max_queue_depth,
+        settings=needs.settings or None,
+    )
+    stack = deploy.up(options, state=state, environ=os.environ, report=_say)
+    try:
+        with ExitStack() as running:
+            if needs.workers:
+                running.enter_context(workers(stack, needs.workers, concurrency=needs.concurrency, folder=folder))
+            yield Target(
+                kind="emulator",
+                url=stack.api_url,
+                token=stack.token,
+                stack=stack,
+                ledger=Path(stack.ledger),
+                differing=differing(Settings.from_env(stack.env)),
+            )
+    finally:
+        deploy.down(state=state)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,185 @@
+"""What the doctor finds in tokens, places, runs and the clock: each thing broken alone, on a deployment in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import boto3
+import pytest
+
+from fanfold.doctor import clock, places, runs, tokens
+from fanfold.doctor.deployment import Deployment
+from fanfold.doctor.examination import examine
+from fanfold.doctor.finding import Finding
+from functions.engine.message import RESUME, QueueName, Wake
+from functions.engine.ports import Absent, RunKey
+from functions.engine.run import SCHEMA, Place, Run, Status
+from functions.runtime.settings import Settings
+from functions.runtime.wiring import Services
+from tests.support.builders import a_run, a_token
+from tests.support.clock import START
+from tests.support.world import World
+
+NOW = START + timedelta(hours=9)
+CHECKS = (tokens.CHECK, places.CHECK, runs.CHECK, clock.CHECK)
+
+
+class Memory(Deployment):
+    """A deployment whose ports are in memory and whose stack is not looked at."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        super().__init__("memory", session, now=NOW)
+        self.outputs = {"Settings": "in memory"}
+        self.settings = Settings()
+
+        async def make() -> Services:
+            return World().services
+
+        self.services = asyncio.run(make())
+
+    def do(self, what: Coroutine[Any, Any, Any]) -> Any:
+        async def done() -> Any:
+            return await what
+
+        return asyncio.run(done())
+
+    def store(self, run: Run) -> Run:
+        self.do(self.services.runs.put(run, Absent(), now=START))
+        return run
+
+    def found(self) -> list[tuple[str, Finding]]:
+        self.__dict__.pop("census", None)
+        return [(check.name, finding) for check, finding in examine(self, CHECKS).findings]
+
+
+@pytest.fixture
+def patient(session: boto3.Session) -> Memory:
+    made = Memory(session)
+    made.do(made.services.tokens.put(a_token(created_at=NOW - timedelta(days=30))))
+    return made
+
+
+def hours_ago(number: float) -> dict[str, Any]:
+    """Given to a run: when it was accepted, with the place it took then."""
+    at = NOW - timedelta(hours=number)
+    return {"created_at": at, "place": Place(shard=0, hour=int(at.timestamp()) // 3600)}
+
+
+def take_place(patient: Memory, run: Run) -> None:
+    patient.do(patient.services.places.reserve("model", now=run.created_at))
+
+
+def the_one(found: list[tuple[str, Finding]]) -> tuple[str, Finding]:
+    assert len(found) == 1, [finding.what for _, finding in found]
+    return found[0]
+
+
+def test_runs_in_every_healthy_state_are_no_finding(patient: Memory) -> None:
+    lease = {"owner": "c000000000000001", "lease_until": NOW + timedelta(seconds=30), "version": 2, "place": None}
+    take_place(patient, patient.store(a_run(1, **hours_ago(0.1))))
+    take_place(patient, patient.store(a_run(2, **hours_ago(8))))  # a backlog of hours is load, and no fault
+    patient.store(a_run(3, status=Status.RUNNING, **lease))
+    patient.store(a_run(4, status=Status.WAITING, place=None, due_at=NOW - timedelta(minutes=2)))
+    patient.store(a_run(5, status=Status.WAITING, place=None, due_at=NOW + timedelta(days=3)))
+    patient.store(a_run(6, status=Status.PAUSED, place=None))
+    patient.store(a_run(7, status=Status.FAILED, place=None, expires_at=NOW + timedelta(days=30)))
+    assert patient.found() == []
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        a_run(1, status=Status.WAITING, place=None, due_at=NOW - timedelta(minutes=4)),
+        a_run(1, status=Status.RUNNING, place=None, owner="c1", lease_until=NOW - timedelta(minutes=6), version=2),
+    ],
+    ids=["overdue", "its worker is dead"],
+)
+def test_a_run_nobody_looks_at_is_rung_for(patient: Memory, run: Run) -> None:
+    patient.store(run)
+    check, finding = the_one(patient.found())
+    assert (check, run.id in finding.what) == ("runs", True)
+    assert finding.remedy is not None
+    for _ in range(2):  # a ring too many costs a look
+        finding.remedy.apply()
+    resume = QueueName(class_name="model", role=RESUME)
+    rung = patient.do(patient.services.queue.receive(resume, limit=10, wait_seconds=0, visibility_seconds=60))
+    wake = Wake(tenant=run.tenant, run_id=run.id, submission=run.submission, class_name="model")
+    assert [received.message for received in rung] == [wake, wake]
+
+
+def test_a_run_queued_past_its_deadline_is_found(patient: Memory) -> None:
+    run = a_run(1, **hours_ago(8), queue_deadline=NOW - timedelta(minutes=4))
+    take_place(patient, patient.store(run))
+    check, finding = the_one(patient.found())
+    assert (check, "past their deadline" in finding.what, finding.remedy) == ("runs", True, None)
+
+
+@pytest.mark.parametrize("where", [{"class_name": "harness"}, {"lane": "high"}])
+def test_a_run_of_a_class_or_lane_that_is_not_deployed_is_found(patient: Memory, where: dict[str, str]) -> None:
+    patient.store(a_run(1, status=Status.WAITING, place=None, due_at=NOW + timedelta(days=1), **where))
+    check, finding = the_one(patient.found())
+    assert (check, "does not have" in finding.what) == ("runs", True)
+
+
+def test_a_run_of_newer_code_is_found_and_hides_no_other(patient: Memory) -> None:
+    newer, overdue = (
+        patient.store(a_run(n, status=Status.WAITING, place=None, due_at=NOW - timedelta(minutes=4))) for n in (1, 2)
+    )
+    rows = patient.services.runs._rows  # what newer code would have put there
+    rows[RunKey(tenant=newer.tenant, run_id=newer.id)] |= {"z": {"N": str(SCHEMA + 1)}, "b": {"B": b"?"}}
+    found = [finding.what for _, finding in patient.found()]
+    assert [overdue.id in found[0], newer.id in found[0], newer.id in found[1]] == [True, False, True]
+    assert len(found) == 2
+
+
+def test_places_that_nobody_can_return_any_more_are_found(patient: Memory) -> None:
+    run = a_run(1, **hours_ago(6))
+    for _ in range(3):
+        take_place(patient, run)
+    patient.store(run)
+    check, finding = the_one(patient.found())
+    assert (check, "counts 2 queue places" in finding.what) == ("places", True)
+
+
+def test_a_place_whose_run_may_still_come_is_no_finding(patient: Memory) -> None:
+    take_place(patient, a_run(1, **hours_ago(2)))
+    assert patient.found() == []
+
+
+def test_more_queued_runs_than_places_are_found(patient: Memory) -> None:
+    patient.store(a_run(1, **hours_ago(3)))
+    check, finding = the_one(patient.found())
+    assert (check, "1 queued runs more" in finding.what) == ("places", True)
+
+
+def test_a_token_of_half_a_year_that_never_ends_is_found(patient: Memory) -> None:
+    old = a_token(2, created_at=NOW - timedelta(days=181))
+    ends = a_token(3, created_at=NOW - timedelta(days=181), expires_at=NOW + timedelta(days=1))
+    for token in (old, ends):
+        patient.do(patient.services.tokens.put(token))
+    check, finding = the_one(patient.found())
+    assert (check, old.id in finding.what, finding.remedy) == ("tokens", True, None)
+
+
+def test_an_expired_token_is_found_and_revoked(patient: Memory) -> None:
+    expired = a_token(2, created_at=START, expires_at=NOW - timedelta(days=1))
+    patient.do(patient.services.tokens.put(expired))
+    check, finding = the_one(patient.found())
+    assert (check, expired.id in finding.what) == ("tokens", True)
+    assert finding.remedy is not None
+    finding.remedy.apply()
+    finding.remedy.apply()
+    assert patient.found() == []
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(7.0, "behind"), (-7.0, "ahead of")])
+def test_a_clock_that_is_off_is_found(patient: Memory, seconds: float, word: str) -> None:
+    patient.services = replace(patient.services, clock_offset=lambda: seconds)
+    check, finding = the_one(patient.found())
+    assert (check, word in finding.what) == ("clock", True)
+    patient.services = replace(patient.services, clock_offset=lambda: seconds / 2)
+    assert patient.found() == []
