@@ -23,6 +23,8 @@ from fanfold.results import (
     Registration,
     Run,
     SignalReceipt,
+    WorkflowSummary,
+    WorkflowVersions,
 )
 from fanfold.session import Session
 
@@ -78,14 +80,13 @@ class AsyncClient(Session):
         key: str | None = None,
         version: str | None = None,
         lane: str | None = None,
+        priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         delay: str | float | None = None,
     ) -> Accepted:
         """As `Client.submit`."""
-        chosen = key or uuid.uuid4().hex
-        return await self._ask(
-            calls.submit(workflow, input, key=chosen, version=version, lane=lane, tags=tags, delay=delay)
-        )
+        asked = calls.submission(workflow, input, version=version, lane=lane, priority=priority, tags=tags, delay=delay)
+        return await self._ask(calls.submit(asked, key=key or uuid.uuid4().hex))
 
     async def submit_many(self, runs: Iterable[Mapping[str, Any]], *, key: str | None = None) -> list[BatchResult]:
         """As `Client.submit_many`."""
@@ -138,10 +139,15 @@ class AsyncClient(Session):
                 await self._sleep(0.25)
 
     async def runs(
-        self, *, status: str | None = None, workflow: str | None = None, tags: list[str] | None = None, page: int = 50
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        tags: list[str] | None = None,
+        page: int = 50,
+        cursor: str | None = None,
     ) -> AsyncIterator[ListedRun]:
         """As `Client.runs`."""
-        cursor = None
         while True:
             found = await self._ask(
                 calls.runs(status=status, workflow=workflow, tags=tags or [], limit=page, cursor=cursor)
@@ -184,6 +190,21 @@ class AsyncClient(Session):
         """As `Client.fork`."""
         chosen = key or uuid.uuid4().hex
         return await self._ask(moves.fork(run_id, from_step, input=input, version=version, key=chosen))
+
+    async def workflows(self, *, page: int = 50) -> AsyncIterator[WorkflowSummary]:
+        """As `Client.workflows`."""
+        cursor = None
+        while True:
+            found = await self._ask(calls.workflows(limit=page, cursor=cursor))
+            for workflow in found["workflows"]:
+                yield workflow
+            cursor = found["next_cursor"]
+            if cursor is None:
+                return
+
+    async def workflow(self, name: str, *, version: str | None = None) -> WorkflowVersions:
+        """As `Client.workflow`."""
+        return await self._ask(calls.workflow(name, version=version))
 
     async def queues(self) -> list[Queue]:
         """As `Client.queues`."""

@@ -13,7 +13,18 @@ from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 from fanfold.problems import NotFanfold, problem
-from fanfold.results import Accepted, BatchResult, EventPage, Health, Queue, Registration, Run, RunPage
+from fanfold.results import (
+    Accepted,
+    BatchResult,
+    EventPage,
+    Health,
+    Queue,
+    Registration,
+    Run,
+    RunPage,
+    WorkflowPage,
+    WorkflowVersions,
+)
 
 T = TypeVar("T")
 
@@ -61,25 +72,37 @@ def apply(name: str, document: str | bytes, *, media_type: str) -> Call[Registra
     return Call(method="PUT", path=path, has="version", headers={"content-type": media_type}, body=data)
 
 
-def submit(
+def submission(
     workflow: str,
     input: Any,
     *,
-    key: str,
     version: str | None,
     lane: str | None,
+    priority: int | None,
     tags: Mapping[str, str] | None,
     delay: str | float | None,
-) -> Call[Accepted]:
-    """Submit a run under an idempotency key; what is None is left to the service's default."""
-    wanted = {"workflow": workflow, "input": input, "version": version, "lane": lane, "tags": tags, "delay": delay}
-    body = {name: value for name, value in wanted.items() if value is not None}
+) -> Mapping[str, Any]:
+    """A run to be submitted; what is None is left to the service's default."""
+    wanted = {
+        "workflow": workflow,
+        "input": input,
+        "version": version,
+        "lane": lane,
+        "priority": priority,
+        "tags": tags,
+        "delay": delay,
+    }
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def submit(run: Mapping[str, Any], *, key: str) -> Call[Accepted]:
+    """Submit a run under an idempotency key."""
     return Call(
         method="POST",
         path="v1/runs",
         has="id",
         headers={"content-type": "application/json", "idempotency-key": key},
-        body=json.dumps(body, allow_nan=False).encode(),
+        body=json.dumps(run, allow_nan=False).encode(),
     )
 
 
@@ -118,6 +141,18 @@ def runs(*, status: str | None, workflow: str | None, tags: list[str], limit: in
     wanted: dict[str, str | list[str] | None] = {"status": status, "workflow": workflow, "tag": tags, "cursor": cursor}
     query = {name: value for name, value in wanted.items() if value}
     return Call(method="GET", path="v1/runs", has="runs", query={**query, "limit": str(limit)})
+
+
+def workflows(*, limit: int, cursor: str | None) -> Call[WorkflowPage]:
+    """One page of workflows, by name."""
+    query = {"limit": str(limit)} | ({"cursor": cursor} if cursor else {})
+    return Call(method="GET", path="v1/workflows", has="workflows", query=query)
+
+
+def workflow(name: str, *, version: str | None) -> Call[WorkflowVersions]:
+    """One workflow's document."""
+    query = {} if version is None else {"version": version}
+    return Call(method="GET", path=f"v1/workflows/{quote(name, safe='')}", has="document", query=query)
 
 
 def queues() -> Call[list[Queue]]:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from fanfold.commands import control, dashboard, doctor, explore, output, runs, service, stack
+from fanfold.commands import control, dashboard, doctor, explore, output, queues, runs, service, stack
 from fanfold.local import LocalError
 from fanfold.problems import NotFanfold, NotReachable, Problem, Refused, ServiceFailure
 from functions.runtime.version import VERSION
@@ -42,11 +42,19 @@ for command in (
     explore.explore,
     dashboard.dashboard,
     service.worker,
-    service.queues,
+    queues.queues,
     doctor.doctor,
 ):
     app.command()(command)
 app.add_typer(service.token_app, name="token")
+
+
+_EXTRAS = {
+    **dict.fromkeys(("boto3", "botocore", "jmespath", "aws_lambda_powertools"), "service"),
+    **dict.fromkeys(("aws_cdk", "constructs", "cdk_nag"), "deploy"),
+    "ministack": "local",
+}
+"""Modules that the client alone does not bring, and the extra that does."""
 
 
 def _version(asked: bool) -> None:
@@ -89,6 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence, status = _meaning(error)
         output.complain(error.content(), sentence, json_=json_)
         return status
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        detail = f"This command needs more than the client: pip install 'fanfold[{extra}]'."
+        output.complain({"type": "not-installed", "title": "Not installed", "detail": detail}, detail, json_=json_)
+        return output.USAGE
     except KeyboardInterrupt:
         return output.INTERRUPTED
 

@@ -26,6 +26,8 @@ from fanfold.results import (
     Registration,
     Run,
     SignalReceipt,
+    WorkflowSummary,
+    WorkflowVersions,
 )
 from fanfold.session import Session
 
@@ -87,16 +89,18 @@ class Client(Session):
         key: str | None = None,
         version: str | None = None,
         lane: str | None = None,
+        priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         delay: str | float | None = None,
     ) -> Accepted:
         """Submit a run. With the same `key` again it is the same run; without one the client makes one up.
 
+        `priority` (0 to 9) stands instead of a `lane`; `delay` is seconds, or a duration such as `30s`.
         Raises `Refused` when there is no room, `NotFound` for an unknown workflow, `StateConflict`
         for a key that came before with another body.
         """
-        chosen = key or uuid.uuid4().hex
-        return self._ask(calls.submit(workflow, input, key=chosen, version=version, lane=lane, tags=tags, delay=delay))
+        asked = calls.submission(workflow, input, version=version, lane=lane, priority=priority, tags=tags, delay=delay)
+        return self._ask(calls.submit(asked, key=key or uuid.uuid4().hex))
 
     def submit_many(self, runs: Iterable[Mapping[str, Any]], *, key: str | None = None) -> list[BatchResult]:
         """Submit any number of runs, a hundred a call; each is `{workflow, input, …}`, as `submit` takes it.
@@ -159,10 +163,19 @@ class Client(Session):
                 self._sleep(0.25)
 
     def runs(
-        self, *, status: str | None = None, workflow: str | None = None, tags: list[str] | None = None, page: int = 50
+        self,
+        *,
+        status: str | None = None,
+        workflow: str | None = None,
+        tags: list[str] | None = None,
+        page: int = 50,
+        cursor: str | None = None,
     ) -> Iterator[ListedRun]:
-        """All runs, newest first, read `page` at a time (1 to 200)."""
-        cursor = None
+        """All runs, newest first, read `page` at a time (1 to 200); after the one whose `cursor` is given.
+
+        `status` and `workflow` may name several, comma-separated; each of `tags` is `name` or `name=value`, and
+        all must hold. Raises `Invalid` for a filter that makes no sense, and for another listing's cursor.
+        """
         while True:
             found = self._ask(calls.runs(status=status, workflow=workflow, tags=tags or [], limit=page, cursor=cursor))
             yield from found["runs"]
@@ -212,6 +225,20 @@ class Client(Session):
         """
         chosen = key or uuid.uuid4().hex
         return self._ask(moves.fork(run_id, from_step, input=input, version=version, key=chosen))
+
+    def workflows(self, *, page: int = 50) -> Iterator[WorkflowSummary]:
+        """The current version of every workflow, by name, read `page` at a time (1 to 200)."""
+        cursor = None
+        while True:
+            found = self._ask(calls.workflows(limit=page, cursor=cursor))
+            yield from found["workflows"]
+            cursor = found["next_cursor"]
+            if cursor is None:
+                return
+
+    def workflow(self, name: str, *, version: str | None = None) -> WorkflowVersions:
+        """A workflow's document, current or of one version, and all its versions. Raises `NotFound`."""
+        return self._ask(calls.workflow(name, version=version))
 
     def queues(self) -> list[Queue]:
         """How full each class is."""

@@ -29,6 +29,9 @@ ACCOUNT = "000000000000"
 
 STACK = "fanfold-local"
 
+LEDGER = "ledger.jsonl"
+"""In the state folder: the file that `chaos.effect` appends to."""
+
 TENANT = "local"
 """Whose token `up` makes."""
 
@@ -155,23 +158,11 @@ def _timed(report: Report, what: str) -> Iterator[Report]:
 
 
 def _deploy(options: Options, *, endpoint: str, state: Path, environ: Mapping[str, str], report: Report) -> LocalStack:
-    ledger = state / "ledger.jsonl"
+    ledger = state / LEDGER
     outputs = state / "outputs.json"
     outputs.unlink(missing_ok=True)
     log = state / "deploy.log"
-    settings = dict(options.settings or {})
-    if options.max_queue_depth is not None:
-        settings["max_queue_depth"] = options.max_queue_depth
-    context = {"local": "true", "stack": STACK, "ledger": str(ledger), "api": options.api}
-    if settings:
-        context["settings"] = json.dumps(settings)
-    if options.workers == "none":
-        context["mappings"] = "false"
-    if not emulator.runs_functions_here(endpoint):
-        # Containers have none of our dependencies, and are best of the machine's own kind.
-        context["layer"] = "true"
-        context["architecture"] = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
-    env = _cdk_environment(environ, endpoint)
+    env = cdk_environment(environ, endpoint)
     bare = [str(toolchain.cdk_path()), "--no-notices"]
     with _timed(report, "cdk bootstrap"):
         toolchain.run(
@@ -182,9 +173,7 @@ def _deploy(options: Options, *, endpoint: str, state: Path, environ: Mapping[st
             failure="`cdk bootstrap` failed",
             folder=state,  # where no cdk.json makes it synthesise the app first
         )
-    # The synth must use this environment's Python, wherever cdk.json believes that to be.
-    app = ["--app", f'"{sys.executable}" app.py', "--output", str(state / "cdk.out")]
-    app += [word for name, value in context.items() for word in ("-c", f"{name}={value}")]
+    app = app_arguments(options, endpoint=endpoint, state=state)
     with _timed(report, "cdk deploy") as said:
         toolchain.run(
             [*bare, "deploy", "--all", *app, "--require-approval", "never", "--outputs-file", str(outputs)],
@@ -198,7 +187,27 @@ def _deploy(options: Options, *, endpoint: str, state: Path, environ: Mapping[st
     return _described(facts, endpoint=endpoint, ledger=ledger, options=options)
 
 
-def _cdk_environment(environ: Mapping[str, str], endpoint: str) -> dict[str, str]:
+def app_arguments(options: Options, *, endpoint: str, state: Path) -> list[str]:
+    """What tells the CDK command line which app to synthesise, with which context, to where."""
+    settings = dict(options.settings or {})
+    if options.max_queue_depth is not None:
+        settings["max_queue_depth"] = options.max_queue_depth
+    context = {"local": "true", "stack": STACK, "ledger": str(state / LEDGER), "api": options.api}
+    if settings:
+        context["settings"] = json.dumps(settings)
+    if options.workers == "none":
+        context["mappings"] = "false"
+    if not emulator.runs_functions_here(endpoint):
+        # Containers have none of our dependencies, and are best of the machine's own kind.
+        context["layer"] = "true"
+        context["architecture"] = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
+    # The synth must use this environment's Python, wherever cdk.json believes that to be.
+    app = ["--app", f'"{sys.executable}" app.py', "--output", str(state / "cdk.out")]
+    return app + [word for name, value in context.items() for word in ("-c", f"{name}={value}")]
+
+
+def cdk_environment(environ: Mapping[str, str], endpoint: str) -> dict[str, str]:
+    """The environment in which the CDK command line deploys to an emulator, and nowhere else."""
     own = {name: value for name, value in environ.items() if not name.startswith(("AWS_", "FANFOLD_"))}
     return {
         **own,

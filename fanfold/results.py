@@ -27,6 +27,39 @@ class Registration(TypedDict):
     created_at: str
 
 
+class WorkflowSummary(Registration):
+    """A workflow in a list: its current version."""
+
+
+class VersionSummary(TypedDict):
+    """One version of a workflow, and when it was first registered."""
+
+    version: str
+    created_at: str
+
+
+class WorkflowVersions(Registration):
+    """A version of a workflow with its document, and all versions, newest first."""
+
+    document: dict[str, Any]
+    versions: list[VersionSummary]
+
+
+class WorkflowPage(TypedDict):
+    """A page of workflows by name; more are there exactly when `next_cursor` is not null."""
+
+    workflows: list[WorkflowSummary]
+    next_cursor: str | None
+
+
+class Estimate(TypedDict):
+    """How long a run accepted now would wait, as if its class's lanes were one queue (null: nobody can tell)."""
+
+    ahead: int
+    drain_per_second: float | None
+    starts_in_seconds: float | None
+
+
 class Accepted(TypedDict):
     """A run as its submission answers it: durable from here on."""
 
@@ -36,6 +69,7 @@ class Accepted(TypedDict):
     version: str
     created_at: str
     links: dict[str, str]
+    estimate: NotRequired[Estimate]
 
 
 class Refusal(TypedDict):
@@ -47,6 +81,7 @@ class Refusal(TypedDict):
     detail: str
     errors: NotRequired[list[dict[str, str]]]
     retry_after: NotRequired[int]
+    estimate: NotRequired[Estimate]
 
 
 class BatchResult(TypedDict):

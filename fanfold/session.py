@@ -99,7 +99,7 @@ def check_address(url: str) -> None:
     except ValueError:  # a port that is no number, a bracket that is not closed
         sound = False
     if not sound or not url.isprintable() or " " in url or parts.query or parts.fragment:
-        raise ValueError(f"{url[:200]!r} is no address of an API: it is https:// (or http://), a host and perhaps a path")
+        raise ValueError(f"{url[:200]!r} is no API's address: https:// (or http://), a host and perhaps a path")
 
 
 def value_of(call: Call[T], answer: httpx.Response) -> T:

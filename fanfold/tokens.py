@@ -53,14 +53,24 @@ def create(
     tenant: str,
     owner: str,
     scopes: frozenset[str],
+    max_lane: str | None = None,
+    max_priority: int | None = None,
     now: datetime,
     draw: Callable[[int], bytes],
 ) -> tuple[str, Token]:
     """Store a new token; gives its text, which is nowhere to be had again, and what was stored."""
+    from functions.engine.lanes import Bound
     from functions.runtime.credentials import mint
 
     try:
-        text, token = mint(tenant=tenant, owner=owner, scopes=scopes, now=now, draw=draw)
+        text, token = mint(
+            tenant=tenant,
+            owner=owner,
+            scopes=scopes,
+            now=now,
+            draw=draw,
+            bound=Bound(max_lane=max_lane, max_priority=max_priority),
+        )
     except ValueError as error:
         raise LocalError(f"{error}.", status=2) from error
     _run(environ, lambda tokens: tokens.put(token))

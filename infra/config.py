@@ -7,6 +7,7 @@ at synth, because an emulator accepts what AWS refuses.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -29,6 +30,7 @@ BUCKET_MARGIN_DAYS = 30
 """Objects outlive the longest possible run by this (R15)."""
 BATCH_SIZE = 10
 """SQS's largest batch without a window; waiting for a fuller one would cost latency."""
+_STAGE = re.compile(r"[a-z][a-z0-9-]{0,19}")
 FROM_STACK = frozenset({"table", "bucket", "classes", "stage", "service"})
 """Settings that are facts of the stack: context can't override them."""
 
@@ -59,6 +61,8 @@ class Config:
             raise ValueError(f"api: {self.api!r} is neither 'http' nor 'rest'")
         if self.requests_per_second < 2:
             raise ValueError("requests_per_second must be at least 2")
+        if not _STAGE.fullmatch(self.stage):
+            raise ValueError(f"stage: {self.stage!r} is no name: small letters, digits and '-', at most 20")
 
     @property
     def burst(self) -> int:

@@ -49,7 +49,7 @@ PULL = {
 EXECUTIONS = "Executions can't be listed beforehand: the resource is this one state machine's, nothing wider."
 OBJECTS = "Objects of a bucket can't be listed beforehand: the resource is this bucket's objects, nothing wider."
 TRACES = {
-    "AwsSolutions-IAM5[Resource::*]": "X-Ray's two actions of writing know no resources; only with tracing switched on.",
+    "AwsSolutions-IAM5[Resource::*]": "X-Ray's two actions of writing know no resources; only where tracing is on.",
 }
 ONLY_DISPOSABLE = {
     "AwsSolutions-DDB3": "Point-in-time recovery is off where deleting the stack is meant to delete the data.",
@@ -71,8 +71,8 @@ def check(stack: FanfoldStack) -> None:
     for pool in stack.pools.values():
         _accept(pool.task, PULL)
     if stack.config.tracing:
-        for function in stack.functions.values():
-            _accept(function, TRACES)
+        for traced in stack.functions.values():
+            _accept(traced, TRACES)
     for function in stack.users_of_the_bucket:
         _accept(function, {f"AwsSolutions-IAM5[Resource::<{stack.bucket.logical_id}.Arn>/*]": OBJECTS})
 

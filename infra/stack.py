@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import Annotations, CfnOutput, Duration, Stack, Tags
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -35,6 +35,8 @@ LOOK = ("sqs:GetQueueAttributes",)
 PAYLOADS = ("s3:GetObject", "s3:PutObject")
 RECORDS_OF_MAPS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["?*#*#*#*"]}}
 """Items `tenant#run#submission#step`: batches of maps never write a run's own row, `tenant#run` (R9)."""
+LOG_RETENTION = {True: logs.RetentionDays.ONE_WEEK, False: logs.RetentionDays.THREE_MONTHS}
+"""By whether the data is disposable. Three months is as long as Step Functions tells of an execution."""
 TELL_MISSING = ("s3:ListBucket",)
 """Without it S3 answers "denied" for an object that is gone, and the code could not tell the two apart."""
 
@@ -43,8 +45,14 @@ class FanfoldStack(Stack):
     """One deployment of Fanfold."""
 
     def __init__(self, scope: Construct, name: str, *, config: Config) -> None:
-        super().__init__(scope, name, description="Fanfold: durable multi-step runs without servers")
+        super().__init__(
+            scope,
+            name,
+            description="Fanfold: durable multi-step runs without servers",
+            termination_protection=not config.disposable,
+        )
         self.config = config
+        self._mark()
         self.key = Key(self, "Key", given=config.kms, disposable=config.disposable) if config.kms else None
         key = self.key.key if self.key else None
         self.table = Table(self, "Runs", disposable=config.disposable, backups=not config.disposable, key=key)
@@ -80,7 +88,7 @@ class FanfoldStack(Stack):
             layers=[dependency_layer(self, architecture=config.architecture)] if config.layer else [],
             environment=without_maps.to_env(brief=True),
             architecture=config.architecture,
-            log_retention=logs.RetentionDays.ONE_MONTH,
+            log_retention=LOG_RETENTION[config.disposable],
             tracing=config.tracing,
         )
         self.fan_outs = {
@@ -133,6 +141,17 @@ class FanfoldStack(Stack):
             self, "Dashboard", functions=self.functions, queues=self.queues, door=self.api.door, config=config
         )
         self._outputs()
+
+    def _mark(self) -> None:
+        """What everything here is tagged with, and what is said at synth."""
+        Tags.of(self).add("service", "fanfold")
+        Tags.of(self).add("stage", self.config.stage)
+        if not self.config.disposable and not self.config.alarm_email:
+            Annotations.of(self).add_warning_v2(
+                "fanfold:alarms-reach-nobody",
+                f"Stage {self.config.stage} without -c alarm_email=…: its alarms tell a topic that nobody has "
+                "subscribed to. Subscribe your pager to it; `fanfold doctor` says as long as nobody has.",
+            )
 
     def _pools(self, package: Package) -> dict[str, Pool]:
         """The containers of the classes that ask for them; an emulator has none."""

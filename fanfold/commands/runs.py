@@ -53,6 +53,9 @@ def submit(
     ] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: the same key is the same run.")] = None,
     lane: Annotated[str | None, typer.Option(help="Lane within the workflow's class.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=9, help="Instead of a lane: 9 is the most urgent, 5 the usual.")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Label; may be repeated.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit status 1 unless it succeeded.")] = False,
     batch_: Annotated[
@@ -65,7 +68,7 @@ def submit(
 ) -> None:
     """Submit a run; prints its id. With --batch, one for each line of a file; WORKFLOW is for lines without one."""
     if batch_ is not None:
-        if input_ is not None or lane is not None or tag or wait:
+        if input_ is not None or lane is not None or priority is not None or tag or wait:
             raise typer.BadParameter("with --batch, each line says its own input, lane and tags; there is no --wait")
         with output.client() as client:
             batch.submit(client, batch_, workflow=workflow, key=key, json_=json_)
@@ -74,7 +77,7 @@ def submit(
         raise typer.BadParameter("submit what? WORKFLOW or --batch FILE is missing")
     value, tags = json_of(input_ or "{}", "--input"), _tags(tag or [])
     with output.client() as client:
-        accepted = client.submit(workflow, value, key=key, lane=lane, tags=tags or None)
+        accepted = client.submit(workflow, value, key=key, lane=lane, priority=priority, tags=tags or None)
         if wait:
             if not sys.stdout.isatty():
                 output.say(

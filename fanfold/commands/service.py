@@ -1,4 +1,4 @@
-"""The service's own side: `worker`, `queues`, `token create|list|revoke`."""
+"""The service's own side: `worker`, `token create|list|revoke`."""
 
 from __future__ import annotations
 
@@ -76,30 +76,6 @@ def _worker_environment(endpoint: str | None) -> dict[str, str]:
     return environ
 
 
-def queues(json_: JsonFlag = False) -> None:
-    """Show how full each class is."""
-    with output.client() as client:
-        found = client.queues()
-    if json_:
-        output.emit(found)
-        return
-    table = Table(box=None, pad_edge=False)
-    for title in ("class", "lanes", "queued", "bound", "oldest", "drains"):
-        table.add_column(title)
-    for queue in found:
-        lanes = ", ".join(f"{name} {lane['queued']}" for name, lane in queue["lanes"].items())
-        oldest, drain = queue["oldest_age_seconds"], queue["drain_per_second"]
-        table.add_row(
-            queue["class"],
-            lanes,
-            str(queue["queued"]),
-            str(queue["max_queue_depth"] or "none"),
-            "" if oldest is None else f"{oldest:.0f} s",
-            "" if drain is None else f"{drain:.1f}/s",
-        )
-    output.console().print(table)
-
-
 @token_app.command("create")
 def create(
     stack: StackName = None,
@@ -108,6 +84,10 @@ def create(
     ] = None,
     owner: Annotated[str | None, typer.Option(help="Who has it; default: you.")] = None,
     scope: Annotated[list[str] | None, typer.Option(help="submit, read, operate or admin; default: all.")] = None,
+    max_lane: Annotated[str | None, typer.Option(help="The best lane its runs may take; default: any.")] = None,
+    max_priority: Annotated[
+        int | None, typer.Option(min=0, max=9, help="The highest priority of its runs; default: any.")
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Make a token; its text is shown this once."""
@@ -116,6 +96,8 @@ def create(
         tenant=tenant or ("default" if stack or local.read(output.state()) is None else deploy.TENANT),
         owner=owner or getpass.getuser(),
         scopes=frozenset(scope) if scope else tokens.ALL_SCOPES,
+        max_lane=max_lane,
+        max_priority=max_priority,
         now=_now(),
         draw=secrets.token_bytes,
     )
@@ -133,12 +115,14 @@ def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
         output.emit(found)
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("id", "tenant", "owner", "scopes", "created", "revoked"):
+    for title in ("id", "tenant", "owner", "scopes", "lanes", "created", "revoked"):
         table.add_column(title)
     for token in found:
         scopes = ", ".join(token["scopes"])
-        row = (token["id"], token["tenant"], token["owner"], scopes, token["created_at"], token["revoked_at"] or "")
-        table.add_row(*row)
+        table.add_row(
+            *(token["id"], token["tenant"], token["owner"], scopes, _bounds(token)),
+            *(token["created_at"], token["revoked_at"] or ""),
+        )
     output.console().print(table)
 
 
@@ -158,6 +142,12 @@ def revoke(
 
 def _deployment(stack_name: str | None) -> dict[str, str]:
     return tokens.environment_of(stack_name, local.read(output.state()), os.environ)
+
+
+def _bounds(token: dict[str, Any]) -> str:
+    lane, priority = token["max_lane"], token["max_priority"]
+    bounds = ([] if lane is None else [f"up to {lane}"]) + ([] if priority is None else [f"up to {priority}"])
+    return ", ".join(bounds) or "any"
 
 
 def _now() -> datetime:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from fanfold.client import Client
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
 from fanfold.problems import ApiError
-from functions.runtime.settings import PREFIX
+from functions.runtime.settings import Settings
 from functions.runtime.version import VERSION
 
 DEPLOY = "Deploy again. If CloudFormation sees nothing to do, update that function's code by hand from the others'."
@@ -25,10 +25,8 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     yield from _odd(functions, "code", lambda each: str(each["CodeSha256"]))
     yield from _odd(functions, "Python", lambda each: str(each["Runtime"]))
     yield from _odd(functions, "layers", lambda each: " ".join(layer["Arn"] for layer in each.get("Layers", ())))
-    stated = _comparable(json.loads(deployment.outputs["Settings"]))
     for name, each in functions.items():
-        found = _comparable(each.get("Environment", {}).get("Variables", {}))
-        differing = sorted(key for key in {*stated, *found} if stated.get(key) != found.get(key))
+        differing = _differing(deployment.settings, each.get("Environment", {}).get("Variables", {}))
         if differing:
             yield Finding(
                 what=f"{name} has other settings than the stack states: {', '.join(differing)}.",
@@ -53,14 +51,20 @@ def _odd(
         )
 
 
-def _comparable(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Our settings in a function's environment, without what only some functions know: their state machines."""
-    settings: dict[str, Any] = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
-    classes = json.loads(settings.get(f"{PREFIX}CLASSES", "{}"))
-    settings[f"{PREFIX}CLASSES"] = {
-        name: {key: value for key, value in given.items() if key != "state_machine"} for name, given in classes.items()
-    }
-    return settings
+def _differing(stated: Settings, environ: Mapping[str, str]) -> list[str]:
+    """The settings that a function's environment says otherwise, but for its state machines, which only some know."""
+    try:
+        found = _without_machines(Settings.from_env(environ))
+    except ValueError as error:
+        return [str(error)]
+    expected = _without_machines(stated)
+    return [f.name for f in fields(Settings) if getattr(found, f.name) != getattr(expected, f.name)]
+
+
+def _without_machines(settings: Settings) -> Settings:
+    return replace(
+        settings, classes={name: replace(given, state_machine="") for name, given in settings.classes.items()}
+    )
 
 
 def _layers(deployment: Deployment) -> Iterator[Finding]:

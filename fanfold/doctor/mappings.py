@@ -18,6 +18,8 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     """A queue nobody takes from, or not as the protocol wants it."""
     by_arn = {mapping["EventSourceArn"]: (resource, mapping) for resource, mapping in deployment.mappings}
     for queue in deployment.queues:
+        if queue.role != DEAD and f"worker-{queue.class_name}" not in deployment.functions:
+            continue  # processes work on this class
         if queue.arn not in by_arn:
             yield Finding(
                 what=f"No function takes from queue {queue}.", why="What is in it waits for ever.", fix=DEPLOY

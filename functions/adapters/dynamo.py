@@ -37,17 +37,31 @@ from functions.adapters.items import (
     to_item,
 )
 from functions.adapters.record import to_ms
-from functions.adapters.segments import chain, from_segment_item, segment_range, to_segment_item
+from functions.adapters.segments import (
+    chain,
+    from_segment_item,
+    page_of,
+    segment_key,
+    segment_range,
+    to_segment_item,
+)
 from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, Throttled
+from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import SCHEMA, Run
-from functions.engine.segments import Segment
+from functions.engine.segments import Segment, segment_parts
 
 MAX_BATCH_KEYS: Final = 100
 """BatchGetItem takes no more keys in one call."""
 
 BATCH_TRIES: Final = 6
 """Rounds of BatchGetItem for keys it leaves over, waiting 50 ms doubling between: 1.6 s in all."""
+
+SEGMENTS_BESIDE: Final = 4
+"""Segments asked for beside those that hold a page of entries: the ends of the page, and who tells orphans from kept."""
+
+ENTRIES_EACH: Final = 20
+"""Entries that one segment of a long run holds, at least, when its steps are small."""
 
 _ABSENT: Final = f"attribute_not_exists({PK})"
 _EXPIRED: Final = f"{TTL} < :now"
@@ -111,27 +125,49 @@ class DynamoRunStore:
         """See `RunStore.segments`: one query for each megabyte of them."""
         if run.sealed.newest is None:
             return []
-        first, last = segment_range(run.submission)
-        items: list[Item] = []
-        start: dict[str, Any] = {}
+        items, start = await self._segments(run, *segment_range(run.submission))
+        while start:
+            more, start = await self._segments(run, *segment_range(run.submission), **start)
+            items += more
+        return chain(run, map(from_segment_item, items))
+
+    async def sealed_entries(self, run: Run, *, after: int, limit: int) -> Sequence[Entry]:
+        """See `RunStore.sealed_entries`: a query for where they begin, and mostly one for what is there."""
+        if after >= run.sealed.last_seq:
+            return []
+        low, high = segment_range(run.submission)
+        if after:
+            # The last segment that begins no later: in one that begins so is what comes after.
+            until = segment_key(run.submission, after + 2)
+            found, _ = await self._segments(run, low, until, Limit=1, ScanIndexForward=False)
+            if found:
+                low = segment_key(run.submission, segment_parts(found[0][SK]["S"])[0])
+        segments: list[Segment] = []
+        start: dict[str, Any] = {"Limit": limit // ENTRIES_EACH + SEGMENTS_BESIDE}
         while True:
-            response = await self._call(
-                Client.DYNAMODB,
-                "query",
-                TableName=self._table,
-                KeyConditionExpression=f"{PK} = :p AND {SK} BETWEEN :a AND :z",
-                ExpressionAttributeValues={
-                    ":p": head_key(run.tenant, run.id)[PK],
-                    ":a": {"S": first},
-                    ":z": {"S": last},
-                },
-                ConsistentRead=True,
-                **start,
-            )
-            items += response["Items"]
-            if "LastEvaluatedKey" not in response:
-                return chain(run, (from_segment_item(item) for item in items))
-            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+            items, start = await self._segments(run, low, high, **start)
+            segments += map(from_segment_item, items)
+            page = page_of(run, segments, after=after, limit=limit, all_there=not start)
+            if page is not None:
+                return page
+
+    async def _segments(self, run: Run, first: str, last: str, **given: Any) -> tuple[list[Item], dict[str, Any]]:
+        """Items between two sort keys, by one strongly consistent query; and what to ask the next one with, if any."""
+        response = await self._call(
+            Client.DYNAMODB,
+            "query",
+            TableName=self._table,
+            KeyConditionExpression=f"{PK} = :p AND {SK} BETWEEN :a AND :z",
+            ExpressionAttributeValues={
+                ":p": head_key(run.tenant, run.id)[PK],
+                ":a": {"S": first},
+                ":z": {"S": last},
+            },
+            ConsistentRead=True,
+            **given,
+        )
+        last_key = response.get("LastEvaluatedKey")
+        return response["Items"], {} if last_key is None else {**given, "ExclusiveStartKey": last_key}
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """See `RunStore.get`."""

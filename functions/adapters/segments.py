@@ -5,7 +5,7 @@ Segments are never changed. They expire a month after any run could still name t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -20,9 +20,10 @@ from functions.adapters.record import (
     to_ms,
 )
 from functions.engine.errors import NewerSchema, NotFound
+from functions.engine.journal import Entry
 from functions.engine.ports import RunKey
 from functions.engine.run import SCHEMA, Run
-from functions.engine.segments import Segment
+from functions.engine.segments import Segment, belonging
 
 AFTER_LIFE: Final = timedelta(days=30)
 """How long a segment outlives the longest life of a run."""
@@ -34,6 +35,25 @@ _AFTER_HASH: Final = "$"
 def segment_range(submission: str) -> tuple[str, str]:
     """The sort keys between which all segments of a submission lie, in the order they were sealed in."""
     return f"s#{submission}#", f"s#{submission}{_AFTER_HASH}"
+
+
+def segment_key(submission: str, first_seq: int) -> str:
+    """The sort key before those of all segments that begin with this entry, and after those of earlier ones."""
+    return f"s#{submission}#{first_seq:010d}#"
+
+
+def page_of(run: Run, segments: Sequence[Segment], *, after: int, limit: int, all_there: bool) -> list[Entry] | None:
+    """What `RunStore.sealed_entries` answers, from the segments from that on which holds the first of the entries.
+
+    None: more segments are needed to tell; with `all_there` there are none. Raises `NotFound` for a gap.
+    """
+    entries = sorted((entry for s in belonging(run, segments) for entry in s.entries), key=lambda entry: entry.seq)
+    page = [entry for entry in entries if after < entry.seq <= min(after + limit, run.sealed.last_seq)]
+    if len(page) == min(limit, run.sealed.last_seq - after):
+        return page
+    if all_there:
+        raise NotFound(f"entries of run {run.id} after {after} are not there")
+    return None
 
 
 def to_segment_item(key: RunKey, segment: Segment, *, written_at: datetime, max_life: timedelta) -> Item:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from functions.engine.errors import InfrastructureError, LimitExceeded, NewerSchema
 from functions.engine.fanout import MapRecord
+from functions.engine.journal import Entry
 from functions.engine.message import Message, QueueName, Received
 from functions.engine.run import Place, Run
 from functions.engine.segments import Segment
@@ -97,6 +98,13 @@ class RunStore(Protocol):
         """The segments this record names, oldest first, strongly consistent.
 
         Raises `NotFound` when one is missing: the record is gone or has been replaced meanwhile.
+        """
+
+    async def sealed_entries(self, run: Run, *, after: int, limit: int) -> Sequence[Entry]:
+        """The first `limit` sealed entries of this record with a `seq` over `after`, fewer only where it has no more.
+
+        Strongly consistent. Reads the segments they lie in and at most a few more, however many there are. Raises
+        `NotFound` as `segments` does.
         """
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:

@@ -32,21 +32,22 @@ def lines(values: Mapping[Series, list[float]], *, service: str) -> Iterator[Lin
     A line has a directive for each set of dimensions, and series that need different values of one dimension are in
     different lines. Distributions of over 100 values go on in further ones.
     """
-    groups: dict[tuple[tuple[str, str], ...], Line] = {}
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], Line] = {}
     more: dict[Series, list[float]] = {}
     for series, told in values.items():
         metric, of = series
-        labels = tuple(zip(metric.dimensions.value, (service, *of), strict=True))
-        definition = {"Unit": metric.unit.value, "StorageResolution": 60, "Value": told[:MAX_VALUES]}
-        groups.setdefault(labels, {})[metric.value] = definition
         if len(told) > MAX_VALUES:
             more[series] = told[MAX_VALUES:]
+            told = told[:MAX_VALUES]
+        # Both names and units are strings; an enum's `value` is slow.
+        groups.setdefault((metric.dimension_names, of), {})[metric] = {"Unit": metric.unit, "Value": told}
     packed: list[Line] = []
-    for labels, metrics in groups.items():
-        single: Line = dict(_format().serialize_metric_set(metrics=metrics, dimensions=dict(labels)))
+    for (names, of), metrics in groups.items():
+        labels = dict(zip(names, (service, *of), strict=True))
+        single: Line = dict(_format().serialize_metric_set(metrics=metrics, dimensions=labels))
         for line in packed:
             # No metric is in two sets of dimensions, so where these agree, nothing else can clash.
-            if all(line.get(name, value) == value for name, value in labels):
+            if all(line.get(name, value) == value for name, value in labels.items()):
                 line["_aws"]["CloudWatchMetrics"] += single.pop("_aws")["CloudWatchMetrics"]
                 line |= single
                 break

@@ -66,10 +66,15 @@ def _of_class(name: str, unit: Unit = Unit.COUNT) -> _Fact:
 
 
 class Metric(StrEnum):
-    """Everything that is counted or measured: its CloudWatch name, with `dimensions` and `unit`."""
+    """Everything that is counted or measured: its CloudWatch name, with its `dimensions` and its `unit`.
+
+    `own_dimensions` is how many dimensions it has beside the service.
+    """
 
     dimensions: Dimensions
     unit: Unit
+    dimension_names: tuple[str, ...]
+    own_dimensions: int
 
     # Are users served?
     RUNS_ACCEPTED = ("RunsAccepted", Dimensions.LANE, Unit.COUNT)
@@ -125,10 +130,12 @@ class Metric(StrEnum):
     WORKFLOW_FAILED = ("WorkflowFailed", Dimensions.WORKFLOW, Unit.COUNT)
     WORKFLOW_DURATION = ("WorkflowDuration", Dimensions.WORKFLOW, Unit.MILLISECONDS)
 
-    def __new__(cls, name: str, dimensions: Dimensions, unit: Unit) -> Self:
+    def __new__(cls, name: str, dimensions: Dimensions = Dimensions.SERVICE, unit: Unit = Unit.COUNT) -> Self:
         """A member is its name."""
         member = str.__new__(cls, name)
         member._value_ = name
         member.dimensions = dimensions
         member.unit = unit
+        member.dimension_names = dimensions.value
+        member.own_dimensions = len(dimensions.value) - 1
         return member

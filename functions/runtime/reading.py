@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
 from functions.engine.errors import NotFound, Unavailable
 from functions.engine.journal import Entry
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
 from functions.engine.sealing import merged
 from functions.runtime.wiring import Services
+
+T = TypeVar("T")
 
 READS = 3
 """How often a record that changes under the reader is read anew."""
@@ -18,14 +23,39 @@ async def journal(services: Services, run: Run) -> tuple[Entry, ...]:
     return (await whole(services, run)).journal
 
 
+async def page(services: Services, run: Run, *, after: int, limit: int) -> tuple[Run, list[Entry]]:
+    """Up to `limit` of a run's events after `after`, and the record they were read by.
+
+    A read where the head has them; where they are sealed away, a query or three more, however long the run is.
+    Raises `NotFound` when the run's lifetime ended between the reads.
+    """
+
+    async def read(run: Run) -> list[Entry]:
+        sealed: Sequence[Entry] = ()
+        if after < run.sealed.last_seq:
+            sealed = await services.runs.sealed_entries(run, after=after, limit=limit)
+        return [*sealed, *(entry for entry in run.journal if entry.seq > after)][:limit]
+
+    return await _standing(services, run, read)
+
+
 async def whole(services: Services, run: Run) -> Run:
     """The run with everything its record says of it: a read more only where some of it is sealed (R8).
 
     Raises `NotFound` when the run's lifetime ended between the reads.
     """
+
+    async def read(run: Run) -> Run:
+        return merged(run, await services.runs.segments(run))
+
+    return (await _standing(services, run, read))[1]
+
+
+async def _standing(services: Services, run: Run, read: Callable[[Run], Awaitable[T]]) -> tuple[Run, T]:
+    """What is read by a record, and that record: the one given, or one that stands when parts of that are gone."""
     for _ in range(READS):
         try:
-            return merged(run, await services.runs.segments(run))
+            return run, await read(run)
         except NotFound:
             # The record was replaced by another submission's, or is gone: go by what stands now.
             key = RunKey(tenant=run.tenant, run_id=run.id)
@@ -33,4 +63,4 @@ async def whole(services: Services, run: Run) -> Run:
             if standing is None:
                 raise
             run = standing
-    raise Unavailable(f"the record of run {run.id} could not be read whole")
+    raise Unavailable(f"the record of run {run.id} changed under its reader, again and again")

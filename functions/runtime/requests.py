@@ -94,7 +94,7 @@ def _body(event: Mapping[str, Any], limit: int) -> bytes:
     text = event.get("body") or ""
     encoded = bool(event.get("isBase64Encoded"))
     if len(text) > (limit * 4 // 3 + 4 if encoded else limit):
-        raise too_large(f"the body has more than {limit:,} bytes")
+        raise too_large(f"max_body_bytes: the body has more than {limit:,} bytes, the most there may be")
     if encoded:
         try:
             body = base64.b64decode(text, validate=True)
@@ -103,7 +103,7 @@ def _body(event: Mapping[str, Any], limit: int) -> bytes:
     else:
         body = text.encode("utf-8", "surrogatepass")
     if len(body) > limit:
-        raise too_large(f"the body has {len(body):,} bytes; {limit:,} is the most")
+        raise too_large(f"max_body_bytes: the body has {len(body):,} bytes; {limit:,} is the most")
     return body
 
 

@@ -19,7 +19,9 @@ def count(metric: Metric, value: float = 1, *, of: tuple[str, ...] = ()) -> None
 
     Raises ValueError when that are too many or too few.
     """
-    series = _series(metric, of)
+    if len(of) != metric.own_dimensions:
+        raise _mistaken(metric, of)
+    series = (metric, of)
     with _lock:
         standing = _values.get(series)
         if standing is None:
@@ -30,16 +32,18 @@ def count(metric: Metric, value: float = 1, *, of: tuple[str, ...] = ()) -> None
 
 def measure(metric: Metric, value: float, *, of: tuple[str, ...] = ()) -> None:
     """Sets what was measured last; as `count`."""
-    series = _series(metric, of)
+    if len(of) != metric.own_dimensions:
+        raise _mistaken(metric, of)
     with _lock:
-        _values[series] = [value]
+        _values[metric, of] = [value]
 
 
 def observe(metric: Metric, value: float, *, of: tuple[str, ...] = ()) -> None:
     """Adds a value to a distribution; as `count`."""
-    series = _series(metric, of)
+    if len(of) != metric.own_dimensions:
+        raise _mistaken(metric, of)
     with _lock:
-        _values.setdefault(series, []).append(value)
+        _values.setdefault((metric, of), []).append(value)
 
 
 def taken() -> Mapping[Series, list[float]]:
@@ -50,7 +54,5 @@ def taken() -> Mapping[Series, list[float]]:
     return values
 
 
-def _series(metric: Metric, of: tuple[str, ...]) -> Series:
-    if len(of) + 1 != len(metric.dimensions.value):
-        raise ValueError(f"{metric} has the dimensions {metric.dimensions.value}; of them were given: {of}")
-    return metric, of
+def _mistaken(metric: Metric, of: tuple[str, ...]) -> ValueError:
+    return ValueError(f"{metric} has the dimensions {metric.dimensions.value}; of them were given: {of}")

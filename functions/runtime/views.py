@@ -48,7 +48,10 @@ class Payloads:
         """The values as they go into an answer; refused with 413 when they are too big to be written into one."""
         total = sum(value.bytes for value in values if isinstance(value, BlobRef))
         if self.inline and total > MAX_INLINE_BYTES:
-            raise too_large(f"the values have {total:,} bytes; read them by their references")
+            raise too_large(
+                f"inline: the values have {total:,} bytes; {MAX_INLINE_BYTES:,} is the most: "
+                "read them by their references, or fewer of them (steps)"
+            )
         return list(await asyncio.gather(*(self._one(value) for value in values)))
 
     async def _one(self, value: Value) -> Json | BigValue:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+from functions.runtime.version import VERSION
+
+ROOT = Path(__file__).parents[2]
 
 HEAVY = ("pydantic", "boto3", "botocore.session", "aws_xray_sdk", "yaml", "requests", "httpx", "rich", "typer", "moto")
 """Costly modules: pydantic alone is 60–120 ms of a cold start. boto3 is loaded by the first call, not by an import."""
@@ -60,3 +66,48 @@ def test_the_engine_asks_no_clock_and_no_chance() -> None:
             ):
                 found.append(f"{path.name}:{node.lineno}")
     assert found == []
+
+
+# --- the client ---------------------------------------------------------------------------------------------------
+
+CLIENT_MODULES = 60
+"""Modules that `import fanfold` may load beyond what Python has at its start: 40 ms here; asyncio would triple it."""
+
+ONLY_IN_EXTRAS = (
+    "boto3", "botocore", "aws_cdk", "constructs", "cdk_nag", "pydantic", "aws_lambda_powertools", "jmespath",
+    "ministack",
+)  # fmt: skip
+
+
+def python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_the_client_loads_few_modules_and_neither_asyncio_nor_httpx() -> None:
+    code = "import sys; before = set(sys.modules); import fanfold; print(*(set(sys.modules) - before))"
+    loaded = python(code).split()
+    assert not {"asyncio", "httpx", "yaml", "ssl"} & set(loaded)
+    assert len(loaded) <= CLIENT_MODULES
+
+
+def test_the_client_and_its_command_line_work_without_what_only_the_extras_install() -> None:
+    code = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.split('.')[0] in {ONLY_IN_EXTRAS!r}:\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "import fanfold\n"
+        "for kind in (fanfold.Client, fanfold.AsyncClient):\n"
+        "    kind('https://example.org/api', 'ff_token')\n"
+        "from fanfold import calls, cli\n"
+        "print(calls.submit({'workflow': 'tiny'}, key='k').path, cli.main(['--version']))\n"
+    )
+    assert python(code).split() == ["fanfold", VERSION, "v1/runs", "0"]
+
+
+def test_installing_the_client_installs_nothing_of_aws() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {dependency.split("=")[0] for dependency in project["dependencies"]} == {"httpx", "typer", "rich", "pyyaml"}
+    assert (ROOT / "fanfold" / "py.typed").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -231,7 +232,9 @@ async def test_a_record_of_newer_code_hides_no_other(backend: Backend, store: Ru
     assert found == {key_of(before): before, key_of(after): after}
     with pytest.raises(NewerSchema):
         await store.get(key_of(newer), now=NOW)
-    assert key_of(newer) in {RunKey(tenant=k.tenant, run_id=k.run_id) for k in await store.page("acme", Bucket.ACTIVE, limit=9)}
+    assert key_of(newer) in {
+        RunKey(tenant=k.tenant, run_id=k.run_id) for k in await store.page("acme", Bucket.ACTIVE, limit=9)
+    }
 
 
 async def test_reading_no_keys_finds_nothing(store: RunStore) -> None:
@@ -382,9 +385,18 @@ async def test_a_class_with_many_due_runs_hides_no_other(store: RunStore) -> Non
 # --- segments ----------------------------------------------------------------------------------
 
 
-def a_segment(name: str, previous: str | None, first_seq: int, *, submission: str = a_submission()) -> Segment:
+def a_segment(
+    name: str,
+    previous: str | None,
+    first_seq: int,
+    *,
+    submission: str = a_submission(),
+    data: Mapping[str, str] | None = None,
+) -> Segment:
     entries = tuple(
-        Entry(seq=seq, at=NOW + timedelta(seconds=seq), type=EventType.STEP_STARTED, step="only", attempt=seq)
+        Entry(
+            seq=seq, at=NOW + timedelta(seconds=seq), type=EventType.STEP_STARTED, step="only", attempt=seq, data=data
+        )
         for seq in (first_seq, first_seq + 1)
     )
     state = StepState(status=StepStatus.SUCCEEDED, attempts=1, started_at=NOW, finished_at=NOW, output={"n": first_seq})
@@ -416,6 +428,54 @@ async def test_a_missing_segment_is_said_to_be_missing(store: RunStore) -> None:
     await store.put_segment(key_of(run), second, now=NOW)
     with pytest.raises(NotFound):
         await store.segments(run)
+
+
+def a_sealed_record(rng: random.Random, puts: int) -> tuple[Run, list[Segment], list[Segment]]:
+    """A record sealed away so often, its segments, and orphans of puts that came to nothing beside them."""
+    kept: list[Segment] = []
+    orphans: list[Segment] = []
+    newest, seq = None, 1
+    for number in range(puts):
+        for attempt in range(rng.choice((0, 0, 1, 2)) + 1):
+            previous, first = newest, seq
+            made: list[Segment] = []
+            for part in range(rng.choice((1, 1, 3))):
+                name = f"{seq:010d}#{'w' if attempt == 0 else 'o'}{number}{attempt}#{part:02d}"
+                of_steps = part > 0 and rng.random() < 0.5
+                one = a_segment(name, previous, first, data={"by": name})
+                made.append(replace(one, entries=() if of_steps else one.entries))
+                previous, first = one.name, first + len(made[-1].entries)
+            if attempt:
+                orphans += made
+            else:
+                kept += made
+                after, next_seq = made[-1].name, first
+        newest, seq = after, next_seq
+    run = a_full_run(sealed=Sealed(newest=newest, last_seq=seq - 1))
+    return run, kept, orphans
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_page_of_sealed_entries_is_the_same_as_reading_all(store: RunStore, seed: int) -> None:
+    rng = random.Random(seed)
+    run, kept, orphans = a_sealed_record(rng, puts=12)
+    foreign = a_segment("0000000001#w00#00", None, 1, submission=a_submission(2))
+    for segment in (*kept, *orphans, foreign):
+        await store.put_segment(key_of(run), segment, now=NOW)
+    everything = [entry for segment in await store.segments(run) for entry in segment.entries]
+    assert len(everything) == run.sealed.last_seq
+    for after in {0, 1, run.sealed.last_seq - 1, run.sealed.last_seq, *rng.sample(range(run.sealed.last_seq), 8)}:
+        limit = rng.choice((1, 2, 5, 100))
+        found = await store.sealed_entries(run, after=after, limit=limit)
+        assert list(found) == everything[after : after + limit]
+
+
+async def test_a_page_of_entries_that_are_missing_is_said_to_be_missing(store: RunStore) -> None:
+    run, kept, _ = a_sealed_record(random.Random(1), puts=4)
+    for segment in kept[1:]:
+        await store.put_segment(key_of(run), segment, now=NOW)
+    with pytest.raises(NotFound):
+        await store.sealed_entries(run, after=0, limit=10)
 
 
 async def test_a_put_tells_the_size_of_the_record(store: RunStore) -> None:

@@ -232,11 +232,6 @@ async def test_a_message_of_several_100_kb_is_taken(queue: WorkQueue) -> None:
     assert [r.message for r in await take(queue)] == [envelope]
 
 
-async def test_a_tenant_too_long_for_a_group_is_refused(queue: WorkQueue) -> None:
-    with pytest.raises(LimitExceeded):
-        await queue.send(LANE, a_wake(tenant="t" * 129))
-
-
 @pytest.mark.parametrize("body", ["not JSON", "[]", "{}", '{"kind": "wake"}', '"text"', "NaN"])
 async def test_an_unreadable_body_arrives_without_a_message(backend: Backend, queue: WorkQueue, body: str) -> None:
     await backend.send_body(queue, LANE, body)

@@ -16,7 +16,7 @@ from functions.engine.journal import EventType
 from functions.engine.message import RESUME
 from functions.engine.run import Status
 from tests.support.evidence import gather
-from tests.support.load import PATIENCE_SECONDS, QUICK, RUNS, functions, judged, mixed, processes
+from tests.support.load import PATIENCE_SECONDS, QUICK, RUNS, judged, mixed, processes
 from tests.support.site import LANE, Site, until, worker_pid
 
 pytestmark = [pytest.mark.emulator]
@@ -136,7 +136,6 @@ def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
     with processes(site, 0) as fleet:
         ids = site.submit(mixed(RUNS, {"pace": {"ms": 800, "after_ms": 100}}))
         fleet.start(2)
-        functions(site)  # beside the processes; these die with the emulator
         until(
             lambda: any(run.terminal for run in site.rows(ids).values()),
             seconds=PATIENCE_SECONDS,

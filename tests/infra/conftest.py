@@ -72,13 +72,24 @@ def synth() -> Callable[..., Synthesised]:
     return synthesise
 
 
+ONE_CLASS = '{"model": {"concurrency": 100}}'
+"""Most promises are about one class: with one, each kind of resource is there once."""
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Synthesised:
+    """What goes to a real account for keeps, with the classes of `classes.toml`; the rules have passed it."""
+    return synthesise({"stage": "prod"}, nag=True)
+
+
 @pytest.fixture(scope="session")
 def prod() -> Synthesised:
-    """What goes to a real account for keeps; the rules have passed it."""
-    return synthesise({"stage": "prod", "alarm_email": "ops@example.org"}, nag=True)
+    """The same with one class."""
+    return synthesise({"stage": "prod", "alarm_email": "ops@example.org", "classes": ONE_CLASS})
 
 
 @pytest.fixture(scope="session")
 def local() -> Synthesised:
     """What goes into an emulator."""
-    return synthesise({"local": "true", "ledger": "/somewhere/ledger.jsonl", "settings": '{"max_queue_depth": 7}'})
+    given = {"local": "true", "ledger": "/somewhere/ledger.jsonl", "settings": '{"max_queue_depth": 7}'}
+    return synthesise({**given, "classes": ONE_CLASS})

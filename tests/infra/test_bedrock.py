@@ -33,7 +33,8 @@ def test_no_model_may_be_asked_by_default(prod: Synthesised, local: Synthesised)
 
 
 def test_workers_and_batches_of_maps_may_ask_exactly_the_models_named(synth: Callable[..., Synthesised]) -> None:
-    stack = synth({"local": "true", "bedrock_models": json.dumps(["amazon.nova-lite-v1:0", PROFILE])})
+    models = json.dumps(["amazon.nova-lite-v1:0", PROFILE])
+    stack = synth({"local": "true", "bedrock_models": models, "classes": {"model": {}}})
     told = grants(stack)
     roles = {role for role, _ in told}
     assert roles == {stack.text(stack.functions()[module]["Role"]).split(".")[0] for module in ("worker", "fanout")}

@@ -47,7 +47,7 @@ def test_every_functions_environment_is_the_settings(deployed: str, request: pyt
         assert settings.table in stack.all("AWS::DynamoDB::Table")
         assert settings.bucket in stack.all("AWS::S3::Bucket")
         assert settings.stage == stack.config.stage
-        assert set(settings.classes["model"].queues) == {"normal", "resume", "dead"}
+        assert set(settings.classes["model"].queues) == {"high", "normal", "low", "resume", "dead"}
         assert set(settings.classes["model"].queues.values()) == set(stack.all("AWS::SQS::Queue"))
 
 
@@ -74,7 +74,7 @@ def test_an_emulator_gets_the_overrides_and_no_layer(local: Synthesised, prod: S
 
 
 def test_workers_can_be_left_to_processes(synth: Callable[..., Synthesised]) -> None:
-    stack = synth({"local": "true", "mappings": "false"})
+    stack = synth({"local": "true", "mappings": "false", "classes": {"model": {}}})
     enabled = {
         mapping["FunctionName"]["Ref"][:5]: mapping.get("Enabled", True)
         for mapping in stack.all("AWS::Lambda::EventSourceMapping").values()
@@ -86,7 +86,7 @@ def test_workers_can_be_left_to_processes(synth: Callable[..., Synthesised]) -> 
 def test_a_message_stays_invisible_as_long_as_its_function_may_run(prod: Synthesised) -> None:
     mappings = prod.all("AWS::Lambda::EventSourceMapping").values()
     functions = prod.all("AWS::Lambda::Function")
-    assert len(mappings) == 3
+    assert len(mappings) == 5
 
     for mapping in mappings:
         source = queue(prod, mapping["EventSourceArn"]["Fn::GetAtt"][0])
@@ -109,10 +109,14 @@ def test_only_what_a_function_lists_is_delivered_again(prod: Synthesised) -> Non
 def test_resumed_runs_come_one_at_a_time_and_get_half(prod: Synthesised) -> None:
     queues = Settings.from_env(environment(prod, prod.functions()["worker"])).classes["model"].queues
     by_queue = {m["EventSourceArn"]["Fn::GetAtt"][0]: m for m in prod.all("AWS::Lambda::EventSourceMapping").values()}
-    resume, normal = by_queue[queues["resume"]], by_queue[queues["normal"]]
+    most = {role: by_queue[queues[role]]["ScalingConfig"]["MaximumConcurrency"] for role in queues if role != "dead"}
 
-    assert (resume["BatchSize"], normal["BatchSize"]) == (1, 10)
-    assert resume["ScalingConfig"]["MaximumConcurrency"] >= normal["ScalingConfig"]["MaximumConcurrency"]
+    assert {role: by_queue[queues[role]]["BatchSize"] for role in most} == {
+        **dict.fromkeys(("high", "normal", "low"), 10),
+        "resume": 1,
+    }
+    assert most["resume"] >= most["high"] + most["normal"] + most["low"]
+    assert most["high"] > most["normal"] > most["low"] >= 2
 
 
 def test_letters_outlive_the_queues_they_come_from(prod: Synthesised) -> None:
@@ -121,7 +125,7 @@ def test_letters_outlive_the_queues_they_come_from(prod: Synthesised) -> None:
 
     assert dead["MessageRetentionPeriod"] == 14 * DAY
     assert "RedrivePolicy" not in dead
-    for role in ("normal", "resume"):
+    for role in ("high", "normal", "low", "resume"):
         source = queue(prod, queues[role])
         assert source["MessageRetentionPeriod"] == 7 * DAY
         assert source["RedrivePolicy"]["maxReceiveCount"] == 10
@@ -131,7 +135,7 @@ def test_letters_outlive_the_queues_they_come_from(prod: Synthesised) -> None:
 def test_queues_and_bucket_take_tls_only(prod: Synthesised) -> None:
     kinds = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
     policies = [p for kind in kinds for p in prod.all(kind).values()]
-    assert len(policies) == 5
+    assert len(policies) == 7
 
     for policy in policies:
         denied = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
@@ -161,6 +165,13 @@ def test_no_object_expires_before_the_longest_run(prod: Synthesised) -> None:
     (rule,) = bucket["LifecycleConfiguration"]["Rules"]
 
     assert rule["ExpirationInDays"] == Settings().max_life_days + 30
+
+
+def test_objects_live_as_much_longer_as_runs_may(synth: Callable[..., Synthesised]) -> None:
+    (bucket,) = synth({"local": "true", "settings": '{"max_life_days": 40}'}).all("AWS::S3::Bucket").values()
+    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+
+    assert rule["ExpirationInDays"] == 70
 
 
 def test_data_outlives_the_stack_unless_the_stage_is_disposable(prod: Synthesised, local: Synthesised) -> None:
@@ -217,32 +228,6 @@ def test_lambda_never_cuts_a_loop_of_ours(prod: Synthesised) -> None:
     allowed = {module for module, f in prod.functions().items() if f["RecursiveLoop"] == "Allow"}
 
     assert allowed == {"worker", "deadletter"}
-
-
-def test_only_health_documentation_and_streams_by_ticket_are_open(prod: Synthesised) -> None:
-    routes = {r["RouteKey"]: r["AuthorizationType"] for r in prod.all("AWS::ApiGatewayV2::Route").values()}
-    (authorizer,) = prod.all("AWS::ApiGatewayV2::Authorizer").values()
-    (api,) = prod.all("AWS::ApiGatewayV2::Api").values()
-
-    assert routes == {
-        "ANY /v1/{proxy+}": "CUSTOM",
-        "GET /v1/health": "NONE",
-        "GET /openapi.json": "NONE",
-        "GET /docs": "NONE",
-        "GET /v1/stream/{ticket}": "NONE",
-    }
-    assert authorizer["EnableSimpleResponses"] is True
-    assert authorizer["AuthorizerResultTtlInSeconds"] == 300
-    assert authorizer["IdentitySource"] == ["$request.header.Authorization"]
-    assert "CorsConfiguration" not in api
-
-
-def test_a_request_leaves_one_json_line_without_a_token(prod: Synthesised) -> None:
-    (stage,) = prod.all("AWS::ApiGatewayV2::Stage").values()
-    line = json.loads(stage["AccessLogSettings"]["Format"])
-
-    assert {"status", "route", "function_ms"} <= set(line)
-    assert not [value for value in line.values() if "header" in value or "query" in value.lower()]
 
 
 def test_the_sweeper_runs_each_minute_and_a_pass_ends_before_the_next(prod: Synthesised) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fanfold import Client, deploy, emulator
+from fanfold import Client, deploy
 from fanfold.deploy import Options
 from fanfold.local import LocalStack
 from tests.support import elsewhere
@@ -43,16 +43,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 
 @pytest.fixture
 def own_emulator() -> None:
-    """For tests that start one: not where another was named."""
+    """For tests that start one, or kill what it runs: not where another was named."""
     if ENDPOINT:
-        pytest.skip("it starts an emulator of its own")
-
-
-@pytest.fixture
-def functions_here(stack: LocalStack) -> None:
-    """For tests that kill a function's process or read what it wrote to this machine's disk."""
-    if not emulator.runs_functions_here(stack.endpoint):
-        pytest.skip("this emulator runs functions in containers")
+        pytest.skip("it is about an emulator of one's own")
 
 
 @pytest.fixture

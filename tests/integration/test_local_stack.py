@@ -187,6 +187,8 @@ def test_a_worker_process_works_on_the_same_queues_and_drains_when_told_to_stop(
         )
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=40) == 0
+        for line in worker.stdout:  # for programs: what is for a person goes to stderr
+            assert isinstance(json.loads(line), dict)
 
 
 def test_a_worker_of_an_unknown_class_or_lane_says_which_there_are(stack: LocalStack) -> None:
@@ -195,7 +197,7 @@ def test_a_worker_of_an_unknown_class_or_lane_says_which_there_are(stack: LocalS
         assert (told.returncode, "no" in told.stderr) == (2, True)
 
 
-@pytest.mark.usefixtures("functions_here")
+@pytest.mark.usefixtures("own_emulator")
 def test_the_demonstration_shows_what_it_promises(stack: LocalStack) -> None:
     shown = fanfold(stack, "demo", "--json", seconds=150)
     assert shown.returncode == 0, shown.stderr

@@ -32,9 +32,12 @@ def step_functions(stack: LocalStack) -> Iterator[Any]:
 
 def executions(step_functions: Any, run_id: str) -> list[dict[str, Any]]:
     """The executions of a run's maps, newest first."""
-    (machine,) = step_functions.list_state_machines()["stateMachines"]
-    found = step_functions.list_executions(stateMachineArn=machine["stateMachineArn"])["executions"]
-    return [execution for execution in found if execution["name"].startswith(run_id)]
+    return [
+        execution
+        for machine in step_functions.list_state_machines()["stateMachines"]
+        for execution in step_functions.list_executions(stateMachineArn=machine["stateMachineArn"])["executions"]
+        if execution["name"].startswith(run_id)
+    ]
 
 
 def until_it_runs(step_functions: Any, run_id: str) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def main() -> int:
                 totals["hours"] += round(one.virtual_seconds)
                 if one.failure is not None:
                     failures.append(one.failure)
+                    # At once: hours may pass before the end, where it is shrunk.
+                    _say(f"\nseed {one.failure.seed}: {one.failure.what}: {one.failure.detail}\n")
             _progress(totals, len(seeds), len(failures), time.monotonic() - begun)
     _say("\n")
     for failure in failures[:MAX_SHOWN]:

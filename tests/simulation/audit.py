@@ -15,12 +15,13 @@ After every write of a record:
   `expired_in_queue` a time that passed; the sweeper ends only queued runs, dead letters none
 - it stays within its tenant, and carries only its own run's data, or what its fork took over
 - operators claim, renew and start nothing (`moves`); a paused run starts nothing and what is to be
-  cancelled is; a redrive keeps what succeeded and begins the rest again; a keyed move is made once
+  cancelled is; a redrive keeps what succeeded and begins the rest again; a keyed move is made once,
+  and what an operator is told of is its own
 - a signal is received once and passes one gate, never one that opened after an older gate; waits take their time
 - each end of a map's item that is recorded happened, is recorded once in a try, and in order; a map
   ends when its execution has, and its output is its items' (`maps`)
 
-After every write, send, reservation and return of a place:
+After every write, send, reservation and return of a place (`admissions`):
 - queued rows are within the bound
 - the counter of places covers queued rows and envelopes out whose row can still be made; a place is
   returned once: by workers and the sweeper for a row that left the queue, by the API for a submit that came to nothing
@@ -28,7 +29,7 @@ After every write, send, reservation and return of a place:
 When a task begins:
 - the record says that this attempt has started, and no attempt begins twice; its run has not ended
 
-All the time:
+All the time (`liveness`):
 - what the record calls started runs in its undisturbed holder; who renews has not stopped working
 - messages about a run are at most two, one for each submit, move, ring of a map and each thing that went
   wrong, and one for each pass
@@ -46,16 +47,17 @@ At the end, when faults have stopped and the sweeper goes on:
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from functions.engine.journal import EventType
-from functions.engine.message import Envelope
 from functions.engine.ports import RunKey
 from functions.engine.run import MOVES, Run, Status, StepStatus
 from functions.engine.values import BlobRef, parse
 from functions.engine.waits import moment_of
+from tests.simulation.admissions import Admissions
+from tests.simulation.liveness import AFTERMATH, STARTS_WITHIN, Liveness, healthy
 from tests.simulation.maps import Maps, by_look
 from tests.simulation.moves import Moves
 from tests.simulation.settlements import Settlements
@@ -68,18 +70,6 @@ if TYPE_CHECKING:
     from tests.simulation.nodes import Node
     from tests.simulation.simulation import Simulation
 
-STARTS_WITHIN = 5.0
-"""Seconds in which an undisturbed holder has begun what its record calls started."""
-
-AFTERMATH = 50.0
-"""What happened to a process so long before a write of its may still cost it the run: the write itself may be late."""
-
-FROZEN_AT_MOST = 220.0
-"""So long after the last fault a frozen process may still stand still."""
-
-COMES_BACK_WITHIN = 600.0
-"""Seconds after which a due run is taken up: a minute for the sweeper, and the time of those in line before it."""
-
 
 class Audit:
     """Sees every write in the order they are done."""
@@ -88,22 +78,16 @@ class Audit:
         self.simulation = simulation
         self.latest: dict[RunKey, Run] = {}
         self.history: dict[RunKey, list[tuple[float, Run]]] = defaultdict(list)
-        self.outstanding: dict[str, Envelope] = {}
-        self.accepted: dict[RunKey, Envelope] = {}
         self.purged: set[RunKey] = set()
         self.takeovers: Counter[RunKey] = Counter()
         self.moves = Moves(self)
         self.maps = Maps(self)
         self.settlements = Settlements(self)
-        self.passes = 0
-        self.latest_return = 0.0
-        self.reserved = 0
-        self.submits = 0
-        self._returns: Counter[bool] = Counter()
-        self._left_queue: Counter[bool] = Counter()
-        self._owners: dict[str, Node] = {}
-        self._lease_ends: dict[RunKey, float] = {}
-        self._held_at: dict[RunKey, float] = {}
+        self.admissions = Admissions(self)
+        self.liveness = Liveness(self)
+        self.owners: dict[str, Node] = {}
+        self.lease_ends: dict[RunKey, float] = {}
+        self.held_at: dict[RunKey, float] = {}
 
     def fail(self, what: str, detail: str) -> None:
         """A promise is broken."""
@@ -136,10 +120,8 @@ class Audit:
         self.settlements.written(old, run)
         renewed = run.lease_until is not None and (old is None or old.lease_until != run.lease_until)
         if renewed and run.lease_until is not None:
-            self._lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
-        if run.status is not Status.QUEUED and (old is None or old.status is Status.QUEUED):
-            self._left_queue[node.kind == "api"] += 1
-        self.places()
+            self.lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
+        self.admissions.written(old, run)
 
     def _follows(self, old: Run, run: Run) -> None:
         self.hold(run.submission == old.submission, "a row keeps its submission", run.id)
@@ -182,9 +164,9 @@ class Audit:
         if run.status is Status.FAILED and run.owner is None:
             return None  # judged by a claim, before it began
         assert run.owner is not None
-        holder = self._owners.setdefault(run.owner, node)
+        holder = self.owners.setdefault(run.owner, node)
         self.hold(holder is node, "a claim belongs to one process", f"{holder.name}, {node.name}")
-        held_at, self._held_at[key] = self._held_at.get(key), self.simulation.loop.time()
+        held_at, self.held_at[key] = self.held_at.get(key), self.simulation.loop.time()
         if old is None or old.owner == run.owner:
             return self._works(run, node)
         if old.status is Status.RUNNING:
@@ -201,10 +183,10 @@ class Audit:
         if old.owner is None:
             return
         self.takeovers[key] += 1
-        now, loser, taker = self.simulation.loop.time(), self._owners[old.owner], self.simulation.author
-        self.hold(now >= self._lease_ends[key] - 0.002, "a valid lease is respected", f"{loser.name} → {taker.name}")
-        since = self._held_at[key] if held_at is None else held_at
-        self.hold(not self.healthy(loser, since), "a healthy holder keeps its run", loser.name)
+        now, loser, taker = self.simulation.loop.time(), self.owners[old.owner], self.simulation.author
+        self.hold(now >= self.lease_ends[key] - 0.002, "a valid lease is respected", f"{loser.name} → {taker.name}")
+        since = self.held_at[key] if held_at is None else held_at
+        self.hold(not healthy(loser, since), "a healthy holder keeps its run", loser.name)
 
     def _looked(self, old: Run, run: Run) -> None:
         """Somebody who does not hold the run noted what was heard of its maps."""
@@ -269,109 +251,13 @@ class Audit:
         node, now = self.simulation.nodes[process], self.simulation.loop.time()
         since = self.history[RunKey(tenant=row.tenant, run_id=row.id)][-1][0]
         carried_through = node.kind == "batch" and ctx.attempt > 1
-        knows = now - since > STARTS_WITHIN and self.healthy(node, now) and not carried_through
+        knows = now - since > STARTS_WITHIN and healthy(node, now) and not carried_through
         self.hold(not knows, "what has ended begins nothing", f"{ctx.step}#{ctx.attempt}")
-
-    # --- queues and places ----------------------------------------------------------------------
-
-    def sent(self, envelope: Envelope) -> None:
-        """An envelope is out: its run is accepted."""
-        key = RunKey(tenant=envelope.tenant, run_id=envelope.run_id)
-        self.accepted.setdefault(key, envelope)
-        self.outstanding.setdefault(envelope.submission, envelope)
-        self.places()
-
-    def places(self) -> None:
-        """The bound, and what the counter must cover."""
-        queued = sum(run.status is Status.QUEUED for run in self.latest.values())
-        bound = self.simulation.deployment.bound
-        self.hold(not bound or queued <= bound, "queued rows are within the bound", f"{queued} > {bound}")
-        void = now_at(self.simulation.loop.time() - self.simulation.settings.place_void_seconds)
-        coming = sum(
-            RunKey(tenant=e.tenant, run_id=e.run_id) not in self.latest and e.place is not None and e.accepted_at > void
-            for e in self.outstanding.values()
-        )
-        taken = self.simulation.places.taken
-        self.hold(taken >= queued + coming, "places cover what is queued", f"{taken} < {queued} + {coming}")
-
-    def given_back(self) -> None:
-        """A place was returned just now."""
-        by_api = self.simulation.author.kind == "api"
-        self._returns[by_api] += 1
-        rows = [self.latest.get(RunKey(tenant=e.tenant, run_id=e.run_id)) for e in self.outstanding.values()]
-        void = sum(
-            row is not None and row.submission != envelope.submission
-            for row, envelope in zip(rows, self.outstanding.values(), strict=True)
-        )
-        most = self._left_queue[by_api] + (self.reserved - len(self.outstanding) + void if by_api else 0)
-        self.hold(self._returns[by_api] <= most, "a place is returned once", f"{self._returns[by_api]} > {most}")
-        self.places()
-
-    def messages(self) -> None:
-        """No run's messages multiply."""
-        counts = self.simulation.queue.by_run()
-        # Each submit sends an envelope of its own, void or not.
-        allowed = 2 + len(self.simulation.fate.struck) + self.passes + self.simulation.deaths + self.submits
-        allowed += self.moves.asked + self.maps.rings
-        for run_id, count in counts.items():
-            self.hold(count <= allowed, "messages do not multiply", f"{run_id[:6]}: {count} > {allowed}")
-
-    def look(self) -> None:
-        """What must hold at any time."""
-        now = self.simulation.loop.time()
-        self.messages()
-        for key, run in self.latest.items():
-            since = self.history[key][-1][0]
-            if run.status is Status.WAITING:
-                self._comes_back(run, since)
-            if run.terminal:
-                self._stopped(run, since)
-            if run.status is not Status.RUNNING or run.owner is None or now - since < STARTS_WITHIN:
-                continue
-            if not self.healthy(self._owners[run.owner], min(since, self._held_at[key])):
-                continue
-            self.hold(now < self._lease_ends[key], "an undisturbed holder renews", run.id)
-            told = self.simulation.settings.lease_seconds / 3 + STARTS_WITHIN
-            self.hold(not run.cancel_requested or now - since < told, "a holder hears of its end", run.id)
-            for name, state in run.steps.items():
-                begun = (run.id, run.submission, name, state.attempts) in self.simulation.ledger.executions
-                self.hold(
-                    state.status is not StepStatus.RUNNING or begun or state.map is not None,
-                    "what is recorded as started runs",
-                    f"{run.id}/{name}",
-                )
-
-    def _comes_back(self, run: Run, since: float) -> None:
-        """When faults are over, a run that was let go is taken up when it is due."""
-        assert run.due_at is not None, "a waiting run says when somebody must look"
-        now, due = self.simulation.loop.time(), (run.due_at - START).total_seconds()
-        late = now - max(due, since, self.simulation.fate.calm_at + FROZEN_AT_MOST)
-        self.latest_return = max(self.latest_return, late)
-        self.hold(late < COMES_BACK_WITHIN, "a run that was let go comes back on time", f"{run.id}: {late:.0f} s")
-
-    def _stopped(self, run: Run, since: float) -> None:
-        """What has ended has nothing running, but where somebody can't know."""
-        if self.simulation.loop.time() - since < STARTS_WITHIN:
-            return
-        for run_id, execution in self.simulation.ledger.all:
-            node = self.simulation.nodes[execution.process]
-            if run_id == run.id and not execution.end and node.kind != "batch" and self.healthy(node, since):
-                self.fail("what has ended is stopped", f"{run.id} in {node.name}")
-
-    @staticmethod
-    def healthy(holder: Node, since: float) -> bool:
-        """Whether nothing happened to the process that could cost it the run it wrote then."""
-        return not holder.dead and not holder.frozen and holder.disturbed_at < since - AFTERMATH
 
     def as_of(self, key: RunKey, at: float) -> Run | None:
         """The record as it stood then: what a lagging index knows."""
         known = [run for since, run in self.history[key] if since <= at]
         return known[-1] if known else None
-
-
-def now_at(seconds: float) -> datetime:
-    """The true time of the loop's."""
-    return START + timedelta(seconds=seconds)
 
 
 def _steps(run: Run) -> str:

@@ -121,7 +121,7 @@ class Api:
 
     def begin(self, asked: Submission) -> tuple[Node, asyncio.Task[Submitted]]:
         """A submit is on its way."""
-        self._simulation.audit.submits += 1
+        self._simulation.audit.admissions.submits += 1
         return self.ask(lambda desk: desk.submitter.submit(asked))
 
     def ask(self, call: Callable[[Desk], Coroutine[Any, Any, T]]) -> tuple[Node, asyncio.Task[T]]:
@@ -142,7 +142,7 @@ async def client(simulation: Simulation, api: Api, wish: Wish) -> None:
         if task.done() and not task.cancelled() and not node.dead:
             match task.exception():
                 case None:
-                    return _answered(simulation, wish, task.result())
+                    return answered(simulation, wish, task.result())
                 case KeyReused():
                     simulation.audit.hold(wish.key is not None, "a key is reused only where there is one", wish)
                     return None
@@ -158,7 +158,8 @@ async def client(simulation: Simulation, api: Api, wish: Wish) -> None:
     return None
 
 
-def _answered(simulation: Simulation, wish: Wish, answer: Submitted) -> None:
+def answered(simulation: Simulation, wish: Wish, answer: Submitted) -> None:
+    """A client has its answer: an id that it can go by."""
     run = answer.run
     key = RunKey(tenant=wish.tenant, run_id=run.id)
     simulation.note("client", "got", f"{run.id[:6]} {'replayed' if answer.replayed else 'accepted'}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from functions.runtime.settings import ClassSettings, Settings
+from tests.simulation.batches import Batch, batched
 from tests.simulation.clients import Wish, wishes
 from tests.simulation.fate import Fate
 from tests.simulation.features import enriched
@@ -31,10 +32,11 @@ MAX_STEP_SECONDS = 90.0
 class Deployment:
     """One deployment and its clients.
 
-    `orders` are operators' moves; with `machine`, maps may go on elsewhere; with `short_hours`, places
-    are repaired within minutes. `bound` is of queued runs (0: none), `batch` of the lane's mapping; `lag`
-    is the indexes', in seconds; with `encoded`, every record makes the round trip it makes in the real table; with
-    `skewed`, clocks differ by up to the margin; with `drained`, the queues must run empty at last.
+    `batches` are submitted in one call each. `orders` are operators' moves; with `machine`, maps may go
+    on elsewhere; with `short_hours`, places are repaired within minutes. `bound` is of queued runs (0:
+    none), `batch` of the lane's mapping; `lag` is the indexes', in seconds; with `encoded`, every record
+    makes the round trip it makes in the real table; with `skewed`, clocks differ by up to the margin;
+    with `drained`, the queues must run empty at last.
     """
 
     documents: Mapping[tuple[str, str], Mapping[str, Any]]
@@ -49,6 +51,7 @@ class Deployment:
     encoded: bool = False
     skewed: bool = False
     drained: bool = True
+    batches: Sequence[Batch] = ()
     orders: Sequence[Order] = ()
     machine: bool = False
     short_hours: bool = False
@@ -90,10 +93,13 @@ class Deployment:
         lively = features.random() < 0.65
         if lively:
             documents = {place: enriched(features, one) for place, one in documents.items()}
+        clients = wishes(fate.rng("clients"), sorted(documents), runs=runs, within=fate.calm_at / 2)
+        alone, batches = batched(fate.rng("batches"), clients)
         fleet = shape.choice(("lambda", "process", "both"))
         return cls(
             documents=documents,
-            wishes=wishes(fate.rng("clients"), sorted(documents), runs=runs, within=fate.calm_at / 2),
+            wishes=alone,
+            batches=batches,
             bound=shape.choice((0, 0, 1, 2, 3)),
             lease_seconds=shape.choice((15, 60)),
             lambdas=fleet != "process",

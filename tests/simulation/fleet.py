@@ -165,7 +165,7 @@ async def sweeper(simulation: Simulation) -> None:
     """A pass each minute; some die on the way, some never begin."""
     while True:
         await asyncio.sleep(60)
-        simulation.audit.look()
+        simulation.audit.liveness.look()
         node = simulation.node("sweeper")
         settle = Settler(
             node.services,
@@ -179,7 +179,7 @@ async def sweeper(simulation: Simulation) -> None:
         if not task.done():
             node.kill("the function's timeout")
             await asyncio.wait({task})
-        simulation.audit.passes += 1
+        simulation.audit.liveness.passes += 1
         if not task.cancelled() and task.exception() is not None:
             _only_services(simulation, task.exception())
 

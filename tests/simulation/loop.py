@@ -9,7 +9,7 @@ from contextvars import Context
 from typing import Any
 from weakref import WeakSet
 
-from tests.support.virtual import PROCESS, VirtualLoop
+from tests.support.virtual import PROCESS, Stalled, VirtualLoop
 
 
 class _Task(asyncio.Task[Any]):
@@ -32,6 +32,26 @@ class SimulationLoop(VirtualLoop):
         self._filed: dict[str, WeakSet[_Task]] = {}
         self._numbers = itertools.count(1)
         self.set_task_factory(_numbered)
+
+    def _run_once(self) -> None:
+        """One turn, as the base loop's, without what only files and debugging need: turns are most of a schedule."""
+        self.turns += 1
+        ready, scheduled = self._ready, self._scheduled  # type: ignore[has-type]  # the base loop's
+        while scheduled and scheduled[0]._cancelled:
+            heapq.heappop(scheduled)._scheduled = False
+        if not ready and not self._stopping:  # type: ignore[attr-defined]  # the base loop's
+            if not scheduled:
+                raise Stalled("every task waits for something that will not happen")
+            self.move(max(0.0, scheduled[0]._when - self.virtual))
+        until = self.virtual + self._clock_resolution
+        while scheduled and scheduled[0]._when < until:
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
         """As ever, but what a frozen process would do next is kept until it thaws."""

@@ -9,6 +9,7 @@ from functions.engine.fanout import MapRecord, Via, execution_name
 from functions.engine.ports import MapKey, RunKey
 from functions.engine.run import Run, Status, StepState
 from functions.engine.workflow import Step
+from tests.simulation.liveness import healthy
 from tests.simulation.workload import Execution
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Maps:
             key = RunKey(tenant=ctx.tenant, run_id=ctx.run_id)
             known = self._succeeded.get((key, ctx.submission, ctx.step, run.try_number, ctx.index))
             now = simulation.loop.time()
-            undisturbed = self._audit.healthy(simulation.nodes[process], now)
+            undisturbed = healthy(simulation.nodes[process], now)
             late = known is not None and now - known > SETTLES_WITHIN and undisturbed
             hold(not late, "an item that succeeded is not begun again", place)
         execution = Execution(process, simulation.loop.time())

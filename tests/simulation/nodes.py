@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from functions.engine.errors import Throttled, Unanswered, Unavailable
-from functions.engine.ports import QueueDepth
+from functions.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered, Unavailable
+from functions.engine.message import QueueName
+from functions.engine.ports import NotSent, Outgoing, QueueDepth
 from functions.runtime.wiring import Services
 from tests.simulation.fate import Fault, Plan
 from tests.support.clock import SeededIds
@@ -122,6 +123,16 @@ class Port:
         self._node = node
         self._name = name
         self._inner = inner
+
+    async def send_many(self, queue: QueueName, messages: Sequence[Outgoing]) -> Sequence[NotSent | None]:
+        """See `WorkQueue.send_many`: each message has a fate of its own, and tells it instead of raising it."""
+        told: list[NotSent | None] = []
+        for one in messages:
+            try:
+                told.append(await self.send(queue, one.message, delay_seconds=one.delay_seconds))
+            except (LimitExceeded, InfrastructureError) as error:
+                told.append(error)
+        return told
 
     def __getattr__(self, method: str) -> Any:
         function = getattr(self._inner, method)

@@ -161,7 +161,7 @@ async def _carry_out(desk: Desk, order: Order, key: RunKey) -> Done | Submitted 
         steps = list(desk.node.simulation.workflow_of(run).steps)
         from_step = steps[int(order.which * 7919) % len(steps)]
         content = hashlib.sha256(from_step.encode()).hexdigest()
-        desk.node.simulation.audit.submits += 1
+        desk.node.simulation.audit.admissions.submits += 1
         asked = Fork(
             from_step=from_step, version=None, input=None, new_input=False, request_hash=content, key=order.key
         )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from functions.adapters.memory.queue import MAX_WAIT_SECONDS
 from functions.engine import sealing
-from functions.runtime import preparation, process
+from functions.engine.values import Json
+from functions.engine.workflow import Workflow, load
+from functions.runtime import preparation, process, workflows
 from functions.runtime.runner import Disposition, Runner
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate
@@ -57,6 +60,10 @@ def instrumented() -> Iterator[None]:
             # Asked twice a second it would be most of what a schedule does; no task here has a thread.
             patch.object(process, "SPENT_CHECK_SECONDS", 60.0),
             patch.object(process, "flush", lambda: None),
+            # Idle polls are most of what goes on; SQS lets none wait longer.
+            patch.object(process, "POLL_SECONDS", MAX_WAIT_SECONDS),
+            # Each process of the fleet loads the few documents anew.
+            patch.object(workflows, "load", _remembering()),
             # The runs here are short; sealed as if they were long, theirs is every way to read a record.
             patch.object(preparation, "SEAL_OVER_BYTES", 300),
             patch.object(sealing, "MIN_BYTES", 40),
@@ -64,3 +71,16 @@ def instrumented() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+def _remembering() -> Callable[..., Workflow]:
+    """`load`, once for each version."""
+    known: dict[tuple[str, float], Workflow] = {}
+
+    def remembered(document: Json, *, version: str, max_step_seconds: float) -> Workflow:
+        key = (version, max_step_seconds)
+        if key not in known:
+            known[key] = load(document, version=version, max_step_seconds=max_step_seconds)
+        return known[key]
+
+    return remembered

@@ -17,6 +17,7 @@ from functions.engine.workflow import Workflow, check, version_of
 from functions.runtime.wiring import Services
 from tests.simulation import fleet
 from tests.simulation.audit import Audit
+from tests.simulation.batches import submitter
 from tests.simulation.clients import Api, client
 from tests.simulation.deployment import MAX_STEP_SECONDS, Deployment
 from tests.simulation.elsewhere import MapRecords, StateMachine
@@ -177,6 +178,7 @@ class Simulation:
         # Something a client raises is a mistake of the simulation.
         await asyncio.gather(
             *(client(self, api, wish) for wish in self.deployment.wishes),
+            *(submitter(self, api, batch) for batch in self.deployment.batches),
             *(operator(self, api, order) for order in self.deployment.orders),
         )
         await asyncio.sleep(max(0.0, self.fate.calm_at - self.loop.time()))
@@ -204,7 +206,7 @@ class Simulation:
         limit = self.loop.time() + ENDS_WITHIN
         while not true():
             await asyncio.sleep(10)
-            self.audit.look()
+            self.audit.liveness.look()
             if self.loop.time() > limit or self.loop.turns > STUCK_TURNS:
                 rows = [f"{run.id[:6]} {run.status}" for run in self.audit.latest.values() if not run.terminal]
                 self.break_off(what, f"after {limit:.0f} s: {rows}, {len(self.queue)} messages")
@@ -212,7 +214,7 @@ class Simulation:
 
     def _all_ended(self) -> bool:
         lost = self.audit.purged - set(self.returned) - set(self.audit.latest)
-        expected = (set(self.audit.accepted) | set(self.returned)) - lost
+        expected = (set(self.audit.admissions.accepted) | set(self.returned)) - lost
         return all(key in self.audit.latest and self.audit.latest[key].terminal for key in expected)
 
     async def _bad_luck(self) -> None:

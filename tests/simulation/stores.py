@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -67,11 +68,31 @@ class Queue(MemoryQueue):
     def __init__(self, simulation: Simulation, *, max_receives: int) -> None:
         super().__init__(simulation.clock, max_receives=max_receives)
         self._simulation = simulation
+        self._waiting: dict[int, dict[asyncio.Future[None], float]] = {}
 
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
         await super().send(queue, message, delay_seconds=delay_seconds)
         if isinstance(message, Envelope):
-            self._simulation.audit.sent(message)
+            self._simulation.audit.admissions.sent(message)
+
+    async def _change(self, queue: QueueName, seconds: float) -> None:
+        """As in memory, but without tasks, and a poller is woken only by what it can have: most are idle mostly."""
+        loop = self._simulation.loop
+        ended = loop.create_future()
+        timer = loop.call_later(seconds, _end, ended)
+        waiting = self._waiting.setdefault(id(self._queue(queue)), {})
+        waiting[ended] = loop.time() + seconds
+        try:
+            await ended
+        finally:
+            timer.cancel()
+            del waiting[ended]
+
+    def _hide(self, it: Any, stored: Any, seconds: float) -> None:
+        super()._hide(it, stored, seconds)
+        for ended, until in self._waiting.get(id(it), {}).items():
+            if stored.visible_at < until:
+                _end(ended)
 
     def purge(self, name: QueueName) -> list[Message]:
         """All its messages are gone, those in hand too."""
@@ -91,6 +112,11 @@ class Queue(MemoryQueue):
         return sum(len(queue.messages) for queue in self._queues.values())
 
 
+def _end(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 class Places(MemoryPlaces):
     """The counter of queue places."""
 
@@ -105,16 +131,16 @@ class Places(MemoryPlaces):
 
     async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
         reservation = await super().reserve(class_name, now=now)
-        self._simulation.audit.reserved += 1
+        self._simulation.audit.admissions.reserved += 1
         return reservation
 
     async def give_back(self, class_name: str, place: Place) -> None:
         await super().give_back(class_name, place)
-        self._simulation.audit.given_back()
+        self._simulation.audit.admissions.given_back()
 
     async def write_off(self, class_name: str, place: Place, *, surplus: int, standing: int) -> bool:
         done = await super().write_off(class_name, place, surplus=surplus, standing=standing)
-        self._simulation.audit.places()
+        self._simulation.audit.admissions.check()
         return done
 
 

@@ -215,3 +215,46 @@ def test_two_operators_who_do_the_same_at_once_are_told_apart(kind: Operation) -
 
     for encoded in (False, True):
         _all_kept(replace(deployment, encoded=encoded), *blows, depth=2, where=where, least=20)
+
+
+MAPPED = {
+    "steps": {
+        "m": {
+            "map": {
+                "over": [f"i{number}" for number in range(9)],
+                "task": "sim.work",
+                "input": {"ms": 8_000, "marker": MARKER, "item": "${item}"},
+                "max_concurrency": 3,
+                "via": "stepfunctions",
+            },
+            "timeout": "60s",
+        }
+    },
+    "output": {"marker": MARKER},
+}
+"""Three batches elsewhere, one after the other."""
+
+
+def test_nobody_works_on_a_batch_that_nobody_waits_for() -> None:
+    """R9. Its run was cancelled, and the execution that goes on all the same was not stopped."""
+    mapped = one_run(MAPPED, lease_seconds=15, machine=True)
+    deployment = replace(mapped, orders=[Order(at=6.0, kind=Operation.CANCEL, number=1)])
+    blows = (Blow(Fault.LOST), Blow(Fault.DIE_BEFORE))
+
+    def where(site: Site) -> bool:
+        return "fan_out.stop" in site.name
+
+    _all_kept(deployment, *blows, depth=1, where=where, least=3)
+    with mutants.void_batches_are_worked_on():
+        assert any(explore(deployment, blows, depth=1, where=where))
+
+
+def test_a_place_on_its_way_back_is_not_repaired() -> None:
+    """R6. The sweeper counts between a run's claim and the return of its place, while another is queued."""
+    first = one_run(SINGLE, lease_seconds=15, bound=2, short_hours=True)
+    wishes = [replace(first.wishes[0], key=f"k{delay}", delay=delay) for delay in (413.0, 800.0)]
+    deployment = replace(first, wishes=wishes)
+    slow, returns = Blow(Fault.SLOW, 0.9), _of_workers("places.give_back")
+    _all_kept(deployment, slow, depth=1, where=returns, least=2)
+    with mutants.repairs_places_on_one_finding():
+        assert any(explore(deployment, (slow,), depth=1, where=returns))

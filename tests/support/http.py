@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -114,6 +116,7 @@ class Http:
         tenant: str | None = None,
         scopes: str = EVERY_SCOPE,
         verdict: str | None = "ok",
+        bound: Mapping[str, str] = MappingProxyType({}),
         encoded: bool = False,
     ) -> dict[str, Any]:
         """The proxy event API Gateway makes of such a call."""
@@ -121,7 +124,7 @@ class Http:
         text = body if isinstance(body, str) or body is None else json.dumps(body)
         if encoded and text is not None:
             text = base64.b64encode(text.encode()).decode()
-        identity = {"verdict": verdict, "tenant": tenant or self.tenant, "scopes": scopes, "owner": "Ada"}
+        identity = {"verdict": verdict, "tenant": tenant or self.tenant, "scopes": scopes, "owner": "Ada", **bound}
         if verdict != "ok":
             identity = {"verdict": verdict}
         event: dict[str, Any] = {"version": self.version, "body": text, "isBase64Encoded": encoded}

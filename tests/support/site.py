@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +22,9 @@ from botocore.config import Config
 from fanfold import Client, emulator, local
 from fanfold.local import LocalStack
 from functions.engine.errors import InfrastructureError
-from functions.engine.message import DEAD
-from functions.engine.ports import RunKey
-from functions.engine.run import Run
+from functions.engine.message import DEAD, RESUME
+from functions.engine.ports import Bucket, RunKey
+from functions.engine.run import Run, Status
 from functions.runtime.reading import whole
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Aws, services
@@ -38,9 +37,6 @@ LOOK_SECONDS = 0.2
 
 SWEEP_SECONDS = 5.0
 """Here the sweeper's minute is so long. It takes its turns anyway; that only shortens the wait for it."""
-
-SUBMITTERS = 4
-"""Submits under way at once; the emulator starts a process of the API's function for each."""
 
 
 class Site:
@@ -79,9 +75,10 @@ class Site:
     # --- runs -----------------------------------------------------------------------------------
 
     def submit(self, runs: Iterable[tuple[str, Any]]) -> list[str]:
-        """Submit these workflows with these inputs side by side over HTTP; their ids, in order."""
-        with ThreadPoolExecutor(SUBMITTERS) as pool:
-            return list(pool.map(lambda run: str(self.client.submit(*run)["id"]), runs))
+        """Submit these workflows with these inputs over HTTP, in as few requests as possible; their ids, in order."""
+        results = self.client.submit_many([{"workflow": workflow, "input": given} for workflow, given in runs])
+        assert [result for result in results if "run" not in result] == []
+        return [result["run"]["id"] for result in results]
 
     def rows(self, ids: Sequence[str]) -> dict[str, Run]:
         """The rows as they are, by id; without those that could not be read just now."""
@@ -115,15 +112,23 @@ class Site:
     def ended(self, ids: Sequence[str], *, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Wait until all of these runs have ended; calls `meanwhile` between looks, and the sweeper in its turn."""
 
+        left = set(ids)
+
         def all_ended() -> bool:
             meanwhile()
             self.sweep_in_turn()
-            return self.all(ids, lambda run: run.terminal)
+            left.difference_update(run.id for run in self.rows(sorted(left)).values() if run.terminal)
+            return not left
 
         def what() -> str:
-            left = [run for run in self.rows(ids).values() if not run.terminal]
-            told = [f"{run.id} {run.status} epoch {run.epoch} crashes {run.crashes}" for run in left[:5]]
-            return f"{len(left)} of {len(ids)} runs have not ended, such as {told}"
+            rows = list(self.rows(sorted(left)).values())
+            told = [
+                f"{run.id} ({run.workflow}) {run.status}, epoch {run.epoch}, crashes {run.crashes}, "
+                f"{run.journal[-1].type} at {run.journal[-1].at:%H:%M:%S}"
+                for run in rows[:5]
+            ]
+            queues = {role: self.holds(role) for role in (LANE, RESUME, DEAD)}
+            return f"{len(left)} of {len(ids)} runs have not ended, such as {told}; {queues=}; logs in {self.state}"
 
         until(all_ended, seconds=seconds, what=what)
 
@@ -182,8 +187,9 @@ class Site:
         return asyncio.run(self.services.places.load(CLASS)).depth
 
     def queued(self) -> int:
-        """How many runs are queued, by their rows."""
-        return sum(1 for _ in self.client.runs(status="queued", page=200))
+        """How many runs are queued, by the rows of all that have not ended."""
+        active = asyncio.run(self.services.runs.page(TENANT, Bucket.ACTIVE, limit=1000))
+        return sum(run.status is Status.QUEUED for run in self.rows([key.run_id for key in active]).values())
 
     # --- functions ------------------------------------------------------------------------------
 
@@ -200,9 +206,14 @@ class Site:
 
     def sweep(self) -> dict[str, Any]:
         """One pass of the deployed sweeper, now; its report."""
-        answer = self._lambda.invoke(FunctionName=self.stack.functions["sweeper"], Payload=b"{}")
+        told: dict[str, Any] = self.invoke("sweeper", {})
+        return told
+
+    def invoke(self, function: str, event: Mapping[str, Any]) -> Any:
+        """What a deployed function answers to an event; it must not fail."""
+        answer = self._lambda.invoke(FunctionName=self.stack.functions[function], Payload=json.dumps(event).encode())
         with answer["Payload"] as body:
-            told: dict[str, Any] = json.loads(body.read())
+            told = json.loads(body.read())
         assert "FunctionError" not in answer, told
         return told
 

@@ -96,6 +96,17 @@ async def test_a_place_is_asked_for_once_whatever_happens(error: Exception) -> N
     assert len(call.asked) == 1
 
 
+async def test_every_message_is_sent_in_its_tenants_group() -> None:
+    call = ScriptedCall({}, {"Successful": [{"Id": "0"}, {"Id": "1"}]})
+    it = SqsQueue(call, {LANE: "url"})
+    await it.send(LANE, a_wake(tenant="acme"))
+    await it.send_many(LANE, [Outgoing(message=a_wake(tenant=name)) for name in ("acme", "t" * 129)])
+    (_, alone), (_, together) = call.asked
+    assert alone["MessageGroupId"] == "acme"
+    groups = [entry["MessageGroupId"] for entry in together["Entries"]]
+    assert (groups[0], len(groups[1])) == ("acme", 64)
+
+
 def deliveries(count: int) -> list[Any]:
     return [received(LANE, message_id=f"m{n}", receipt=f"r{n}", body="", receives=1) for n in range(count)]
 

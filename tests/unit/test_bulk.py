@@ -270,7 +270,7 @@ async def test_results_come_in_order_and_one_bad_run_spoils_no_other(http: Http)
     results = reply.json["results"]
     assert [result["status"] for result in results] == [202, 422, 422, 404, 422, 202]
     assert set(results[0]) == {"status", "run"}
-    assert set(results[0]["run"]) == {"id", "status", "workflow", "version", "created_at", "links"}
+    assert set(results[0]["run"]) == {"id", "status", "workflow", "version", "created_at", "links", "estimate"}
     assert set(results[1]) == {"status", "problem"}
     # The problem that this run would have had alone, with pointers into it.
     assert {error["pointer"] for error in results[1]["problem"]["errors"]} == {"/inptu", "/lane"}
@@ -284,7 +284,8 @@ async def test_a_keyed_batch_repeated_is_the_same_runs(http: Http) -> None:
     first = await posted(http, *runs, key="k")
     again = await posted(http, *runs, {"workflow": "tiny"}, key="k")
     assert [result["status"] for result in again.json["results"]] == [200, 200, 200, 202]
-    assert [r["run"] for r in first.json["results"]] == [r["run"] for r in again.json["results"][:3]]
+    ids = [result["run"]["id"] for result in first.json["results"]]
+    assert [result["run"]["id"] for result in again.json["results"][:3]] == ids
     changed = await posted(http, {"workflow": "tiny", "input": "other"}, key="k")
     assert (changed.json["results"][0]["status"], changed.json["results"][0]["problem"]["type"]) == (409, "key-reused")
 

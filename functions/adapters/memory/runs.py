@@ -13,6 +13,7 @@ from functions.adapters.items import (
     LIST_PK,
     LIST_SK,
     MAX_ITEM_BYTES,
+    SK,
     Item,
     head_key,
     list_partition,
@@ -21,15 +22,26 @@ from functions.adapters.items import (
     to_item,
 )
 from functions.adapters.memory.reads import ReadMeter
-from functions.adapters.segments import chain, from_segment_item, to_segment_item
+from functions.adapters.segments import (
+    chain,
+    from_segment_item,
+    page_of,
+    segment_key,
+    segment_range,
+    to_segment_item,
+)
 from functions.engine.errors import Conflict, LimitExceeded, NewerSchema
+from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import Run, Status
-from functions.engine.segments import Segment
+from functions.engine.segments import Segment, segment_parts
 from functions.engine.values import BlobRef, Value, dump
 
 MAX_KEYS = 100
 """BatchGetItem takes no more keys in one call."""
+
+_STRETCH = 16
+"""Segments looked at first for a page of their entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +99,30 @@ class MemoryRunStore:
         if self._meter is not None and run.sealed.newest is not None:
             self._meter.query(map(size, items), strong=True)
         return chain(run, (from_segment_item(item) for item in items))
+
+    async def sealed_entries(self, run: Run, *, after: int, limit: int) -> Sequence[Entry]:
+        """See `RunStore.sealed_entries`."""
+        if after >= run.sealed.last_seq:
+            return []
+        items = sorted(self._segments.get(RunKey(tenant=run.tenant, run_id=run.id), []), key=_sort_key)
+        low, high = segment_range(run.submission)
+        start = bisect_right(items, segment_key(run.submission, after + 2), key=_sort_key)
+        if start and _sort_key(items[start - 1]) >= low:
+            first_seq, _ = segment_parts(_sort_key(items[start - 1]))
+            low = segment_key(run.submission, first_seq)
+        items = items[bisect_left(items, low, key=_sort_key) : bisect_left(items, high, key=_sort_key)]
+        stretch = _STRETCH
+        while True:
+            page = page_of(
+                run,
+                [from_segment_item(item) for item in items[:stretch]],
+                after=after,
+                limit=limit,
+                all_there=stretch >= len(items),
+            )
+            if page is not None:
+                return page
+            stretch *= 2
 
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """See `RunStore.get`."""
@@ -165,6 +201,11 @@ class MemoryRunStore:
         _remove(self._listed[run.tenant, bucket_of(run)], (run.created_at, run.id))
         if run.status is Status.WAITING and run.due_at is not None:
             _remove(self._due[run.class_name], (run.due_at, run.tenant, run.id))
+
+
+def _sort_key(item: Item) -> str:
+    key: str = item[SK]["S"]
+    return key
 
 
 def expired(run: Run, now: datetime) -> bool:

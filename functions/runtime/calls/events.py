@@ -12,7 +12,7 @@ from functions.runtime.calls.desk import Desk
 from functions.runtime.http import EventList, StreamEnd
 from functions.runtime.incoming import EventsQuery
 from functions.runtime.problems import invalid_parameter
-from functions.runtime.reading import whole
+from functions.runtime.reading import page
 from functions.runtime.requests import Request, query_as
 
 STREAM_SECONDS = 24.0
@@ -78,11 +78,7 @@ async def _read(desk: Desk, tenant: str, run_id: str, *, after: int, limit: int,
     run = await desk.run_once(
         tenant, run_id, until=lambda run: run.terminal or run.last_seq > after, wait_seconds=wait_seconds
     )
-    kept = run.journal[0].seq if run.journal else run.last_seq + 1
-    if after + 1 < kept:
-        # News is in the head; only who begins further back needs the sealed parts of the record.
-        run = await whole(desk.services, run)
-    chosen = [entry for entry in run.journal if entry.seq > after][:limit]
+    run, chosen = await page(desk.services, run, after=after, limit=limit)
     last_seq = chosen[-1].seq if chosen else min(after, run.last_seq)
     return _Part(
         run=run,

@@ -1,0 +1,177 @@
+"""Classes: the ones that ship, one more in a few lines, and what would not work refused by name."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functions.runtime.settings import ClassSettings, Settings
+from infra.classes import FILE, LOCAL_CONCURRENCY, MAPPING_CONCURRENCY, ClassConfig, classes_of
+from infra.config import Config
+from tests.infra.conftest import Synthesised
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+MAX_ENVIRONMENT_BYTES = 4_096  # Lambda's quota for a function's environment variables, names and values together
+
+
+def configured(classes: Mapping[str, Any] | None, **context: Any) -> Config:
+    given = {**context, **({} if classes is None else {"classes": classes})}
+    return Config.from_context(given.get)
+
+
+def settings_of(config: Config) -> Mapping[str, ClassSettings]:
+    return config.settings(table="t", bucket="b", queues={name: {} for name in config.classes}).classes
+
+
+def environment(stack: Synthesised, function: Mapping[str, Any]) -> dict[str, str]:
+    return {name: stack.text(value) for name, value in function["Environment"]["Variables"].items()}
+
+
+def workers(stack: Synthesised) -> dict[str, dict[str, Any]]:
+    found = stack.all("AWS::Lambda::Function").items()
+    return {name: each for name, each in found if each["Handler"].startswith("functions.worker.")}
+
+
+def test_model_and_harness_are_deployed_with_three_lanes_each(shipped: Synthesised) -> None:
+    (worker, _) = workers(shipped).values()
+    classes = Settings.from_env(environment(shipped, worker)).classes
+
+    assert {name: given.lanes for name, given in classes.items()} == dict.fromkeys(
+        ("model", "harness"), ("high", "normal", "low")
+    )
+    queues = [url for given in classes.values() for url in given.queues.values()]
+    assert set(queues) == set(shipped.all("AWS::SQS::Queue"))
+    assert len(queues) == 2 * 5
+
+
+def test_each_class_has_a_function_that_takes_from_its_own_queues_alone(shipped: Synthesised) -> None:
+    (first, _) = workers(shipped).values()
+    queues = {
+        url: name
+        for name, given in Settings.from_env(environment(shipped, first)).classes.items()
+        for role, url in given.queues.items()
+        if role != "dead"
+    }
+    takes: dict[str, set[str]] = {}
+    for mapping in shipped.all("AWS::Lambda::EventSourceMapping").values():
+        source, function = mapping["EventSourceArn"]["Fn::GetAtt"][0], mapping["FunctionName"]["Ref"]
+        if source in queues:
+            takes.setdefault(function, set()).add(queues[source])
+    assert takes.keys() == workers(shipped).keys()
+    assert sorted(map(sorted, takes.values())) == [["harness"], ["model"]]
+
+
+def test_a_harness_run_has_its_sandbox_to_itself() -> None:
+    assert configured(None).classes["harness"].batch_size == 1
+
+
+def test_the_settings_of_two_classes_fit_into_a_functions_environment(shipped: Synthesised) -> None:
+    for function in workers(shipped).values():
+        # A reference becomes a queue's URL or a state machine's ARN: the account, the stack's name, what CDK adds.
+        text = json.dumps(function["Environment"]["Variables"])
+        references = len(re.findall(r'"(?:Ref|Fn::GetAtt)"', text))
+        size = sum(len(name) + len(value) for name, value in environment(shipped, function).items())
+        assert size + 80 * references < MAX_ENVIRONMENT_BYTES
+
+
+def test_the_example_in_the_documentation_is_a_class_more(synth: Callable[..., Synthesised]) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", OPERATIONS.read_text(encoding="utf-8"), re.DOTALL)
+    added = tomllib.loads(example)
+    given = {**tomllib.loads(FILE.read_text(encoding="utf-8")), **added}
+    stack = synth({"stage": "dev", "classes": given})
+    (function, *_) = workers(stack).values()
+
+    assert set(added) < set(given)
+    assert Settings.from_env(environment(stack, function)).classes.keys() == given.keys()
+    assert len(stack.all("AWS::SQS::Queue")) == sum(len(c.lanes) + 2 for c in stack.config.classes.values())
+
+
+def test_a_class_of_processes_has_queues_and_no_function_and_may_take_long_steps(
+    synth: Callable[..., Synthesised],
+) -> None:
+    stack = synth({"local": "true", "classes": {"model": {}, "harness": {"pool": "process"}}})
+    (worker,) = workers(stack).values()
+    classes = Settings.from_env(environment(stack, worker)).classes
+
+    assert (classes["model"].max_step_seconds, classes["harness"].max_step_seconds) == (840, 86_400)
+    assert len(classes["harness"].queues) == 5
+    assert len(stack.all("AWS::StepFunctions::StateMachine")) == 2
+
+
+def test_a_step_may_be_as_long_as_its_class_says() -> None:
+    classes = configured({"a": {"timeout_seconds": 600}, "b": {"pool": "process", "max_step_seconds": 7_200}})
+
+    assert {name: c.max_step_seconds for name, c in settings_of(classes).items()} == {"a": 540, "b": 7_200}
+
+
+def test_lanes_share_half_of_a_class_the_best_with_the_most() -> None:
+    given = configured({"a": {"concurrency": 200}, "b": {"lanes": ["fast", "slow"], "concurrency": 31}}).classes
+
+    assert (dict(given["a"].lanes), given["a"].resume) == ({"high": 51, "normal": 33, "low": 16}, 100)
+    assert (dict(given["b"].lanes), given["b"].resume) == ({"fast": 10, "slow": 5}, 16)
+
+
+def test_each_lane_may_have_a_number_of_its_own() -> None:
+    given = configured({"a": {"lanes": {"high": 20, "normal": 10, "low": 2}}}).classes["a"]
+
+    assert (list(given.lanes), given.resume, given.concurrency) == (["high", "normal", "low"], 32, 64)
+
+
+def test_an_emulator_gets_little_of_each_class() -> None:
+    for given in configured(None, local="true").classes.values():
+        assert given.concurrency <= LOCAL_CONCURRENCY
+        assert min(given.lanes.values()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"memory": 3}, "unknown .*memory.*; known are .*memory_mb"),
+        ({"timeout_seconds": 901}, "timeout_seconds"),
+        ({"memory_mb": "much"}, "memory_mb is a whole number"),
+        ({"concurrency": 10}, "7 is the least"),
+        ({"concurrency": 50, "lanes": {"a": 2}}, "concurrency is split over a list"),
+        ({"lanes": []}, "lanes"),
+        ({"lanes": ["a", "a"]}, "lanes"),
+        ({"lanes": ["a", "b", "c", "d", "e", "f"]}, "at most 5 lanes"),
+        ({"lanes": ["resume"]}, "lanes"),
+        ({"lanes": ["dead"]}, "lanes"),
+        ({"lanes": ["Fast"]}, "a lane's name"),
+        ({"lanes": {"high": 2, "low": 3}}, "best has the most"),
+        ({"lanes": {"high": 2, "low": 2}}, "best has the most"),
+        ({"lanes": {"high": "2"}}, "a whole number"),
+        ({"lanes": {"high": 20, "normal": 10}, "resume": 29}, "at least half"),
+        ({"pool": "cluster"}, "there are: lambda, process"),
+        ({"pool": "process", "reserved_concurrency": 100}, "reserved_concurrency"),
+        ({"max_step_seconds": 3_600}, 'most is 840; pool = "process"'),
+        ({"batch_size": 11}, "batch_size"),
+        ({"reserved_concurrency": 99}, "reserved_concurrency"),
+        (7, "must be an object"),
+    ],
+)
+def test_what_would_not_work_is_refused_with_the_class_and_what_is_wrong(given: Any, names: str) -> None:
+    with pytest.raises(ValueError, match=f"classes: m: .*{names}"):
+        configured({"m": given})
+
+
+def test_a_class_needs_a_name_that_queues_can_have_and_a_deployment_a_class() -> None:
+    with pytest.raises(ValueError, match="classes: Big One: "):
+        configured({"Big One": {}})
+    with pytest.raises(ValueError, match="there is none"):
+        classes_of({}, defaults={}, local=False)
+
+
+@pytest.mark.parametrize("most", [MAPPING_CONCURRENCY.start - 1, MAPPING_CONCURRENCY.stop])
+def test_a_concurrency_that_no_mapping_takes_is_refused(most: int) -> None:
+    with pytest.raises(ValueError, match="MaximumConcurrency"):
+        ClassConfig(lanes={"normal": most}, resume=1_000)
+
+
+def test_a_class_that_reserves_what_its_mappings_use_is_fine() -> None:
+    assert ClassConfig(reserved_concurrency=100).concurrency == 100

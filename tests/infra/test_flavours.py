@@ -1,0 +1,160 @@
+"""Both flavours of the API: the same routes and functions behind them, and a REST API that answers in problems."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from functions.runtime.problems import INTERNAL, PROBLEM_JSON
+from infra import http_api, rest_api
+from tests.infra.conftest import ONE_CLASS, Synthesised
+
+OPEN = {
+    "GET /v1/health": "NONE",
+    "GET /openapi.json": "NONE",
+    "GET /docs": "NONE",
+    "GET /v1/stream/{ticket}": "NONE",
+}
+
+
+@pytest.fixture(scope="module")
+def rest(synth: Callable[..., Synthesised]) -> Synthesised:
+    """The REST API flavour as it goes to a real account; the rules have passed it."""
+    return synth({"stage": "prod", "api": "rest", "requests_per_second": "800", "classes": ONE_CLASS}, nag=True)
+
+
+def methods(stack: Synthesised) -> dict[str, dict[str, Any]]:
+    """A REST API's methods by name and path."""
+    parts = stack.all("AWS::ApiGateway::Resource")
+
+    def path(reference: Any) -> str:
+        if "Ref" not in reference:
+            return ""
+        resource = parts[reference["Ref"]]
+        return f"{path(resource['ParentId'])}/{resource['PathPart']}"
+
+    return {
+        f"{method['HttpMethod']} {path(method['ResourceId'])}": method
+        for method in stack.all("AWS::ApiGateway::Method").values()
+    }
+
+
+def responses(stack: Synthesised) -> dict[str, dict[str, Any]]:
+    return {each["ResponseType"]: each for each in stack.all("AWS::ApiGateway::GatewayResponse").values()}
+
+
+def test_both_flavours_have_the_same_routes_and_leave_the_same_ones_open(prod: Synthesised, rest: Synthesised) -> None:
+    routes = {r["RouteKey"]: r["AuthorizationType"] for r in prod.all("AWS::ApiGatewayV2::Route").values()}
+
+    assert routes == {"ANY /v1/{proxy+}": "CUSTOM", **OPEN}
+    assert {name: method["AuthorizationType"] for name, method in methods(rest).items()} == routes
+
+
+def test_a_verdict_on_a_token_is_kept_for_five_minutes(prod: Synthesised, rest: Synthesised) -> None:
+    (simple,) = prod.all("AWS::ApiGatewayV2::Authorizer").values()
+    (token,) = rest.all("AWS::ApiGateway::Authorizer").values()
+
+    assert simple["EnableSimpleResponses"] is True
+    assert (simple["AuthorizerResultTtlInSeconds"], simple["IdentitySource"]) == (
+        300,
+        ["$request.header.Authorization"],
+    )
+    assert (token["AuthorizerResultTtlInSeconds"], token["Type"]) == (300, "TOKEN")
+    assert token["IdentitySource"] == "method.request.header.Authorization"
+
+
+def test_no_page_of_another_origin_may_use_a_token(prod: Synthesised, rest: Synthesised) -> None:
+    (api,) = prod.all("AWS::ApiGatewayV2::Api").values()
+
+    assert "CorsConfiguration" not in api
+    assert not [name for name in methods(rest) if name.startswith("OPTIONS")]
+
+
+def test_every_method_calls_the_api_function_and_is_answered_before_the_gateway_gives_up(rest: Synthesised) -> None:
+    (function,) = (k for k, v in rest.all("AWS::Lambda::Function").items() if v["Handler"] == "functions.api.handler")
+
+    for method in methods(rest).values():
+        assert (method["Integration"]["Type"], method["Integration"]["TimeoutInMillis"]) == ("AWS_PROXY", 29_000)
+        assert f"{function}.Arn" in rest.text(method["Integration"]["Uri"])
+    assert rest.functions()["api"]["Timeout"] < 29
+
+
+def test_a_request_leaves_one_json_line_without_a_token(prod: Synthesised, rest: Synthesised) -> None:
+    (stage,) = prod.all("AWS::ApiGatewayV2::Stage").values()
+    (other,) = rest.all("AWS::ApiGateway::Stage").values()
+    lines = [
+        json.loads(stage["AccessLogSettings"]["Format"]),
+        json.loads(other["AccessLogSetting"]["Format"]),
+    ]
+
+    for line in lines:
+        assert {"status", "route", "function_ms"} <= set(line)
+        assert not [value for value in line.values() if "header" in value or "query" in value.lower()]
+    assert set(http_api.ACCESS_LOG) == set(rest_api.ACCESS_LOG)
+    assert other["AccessLogSetting"]["DestinationArn"]
+
+
+def test_a_stage_takes_so_many_requests_and_no_more(prod: Synthesised, rest: Synthesised) -> None:
+    (stage,) = prod.all("AWS::ApiGatewayV2::Stage").values()
+    (other,) = rest.all("AWS::ApiGateway::Stage").values()
+    (limits,) = other["MethodSettings"]
+
+    assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": 5_000, "ThrottlingBurstLimit": 2_500}
+    assert (limits["HttpMethod"], limits["ResourcePath"]) == ("*", "/*")
+    assert (limits["ThrottlingRateLimit"], limits["ThrottlingBurstLimit"]) == (800, 400)
+
+
+def test_what_a_rest_api_answers_itself_is_a_problem(rest: Synthesised) -> None:
+    assert {"UNAUTHORIZED", "ACCESS_DENIED", "REQUEST_TOO_LARGE", "THROTTLED", "DEFAULT_4XX", "DEFAULT_5XX"} <= set(
+        responses(rest)
+    )
+    for response in responses(rest).values():
+        told = json.loads(response["ResponseTemplates"]["application/json"])
+        assert str(told["status"]) == response["StatusCode"]
+        assert told["type"] not in ("", INTERNAL.slug)
+        assert set(told) == {"type", "title", "status", "detail"}
+        assert response["ResponseParameters"]["gatewayresponse.header.Content-Type"] == f"'{PROBLEM_JSON}'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "slug", "header"),
+    [
+        ("UNAUTHORIZED", 401, "unauthorized", ("WWW-Authenticate", "'Bearer'")),
+        ("ACCESS_DENIED", 403, "forbidden", None),
+        ("MISSING_AUTHENTICATION_TOKEN", 404, "not-found", None),
+        ("REQUEST_TOO_LARGE", 413, "too-large", None),
+        ("THROTTLED", 429, "throttled", ("Retry-After", "'1'")),
+        ("INTEGRATION_TIMEOUT", 503, "unavailable", ("Retry-After", "'2'")),
+        ("DEFAULT_5XX", 503, "unavailable", ("Retry-After", "'2'")),
+    ],
+)
+def test_each_refusal_of_a_rest_api_says_what_ours_would(
+    rest: Synthesised, kind: str, status: int, slug: str, header: tuple[str, str] | None
+) -> None:
+    response = responses(rest)[kind]
+
+    assert (response["StatusCode"], json.loads(response["ResponseTemplates"]["application/json"])["type"]) == (
+        str(status),
+        slug,
+    )
+    if header is not None:
+        assert response["ResponseParameters"][f"gatewayresponse.header.{header[0]}"] == header[1]
+
+
+def test_a_rest_api_is_deployed_with_its_refusals(rest: Synthesised) -> None:
+    (deployment,) = (r for r in rest.template["Resources"].values() if r["Type"] == "AWS::ApiGateway::Deployment")
+
+    # A deployment is a snapshot: what is not there yet is not in it.
+    assert set(rest.all("AWS::ApiGateway::GatewayResponse")) <= set(deployment["DependsOn"])
+
+
+def test_the_base_url_of_a_rest_api_has_its_stage_in_it(rest: Synthesised) -> None:
+    (stage,) = rest.all("AWS::ApiGateway::Stage")
+    (api,) = rest.all("AWS::ApiGateway::RestApi")
+
+    url = rest.text(rest.template["Outputs"]["ApiUrl"]["Value"])
+    assert url == f"https://{api}.execute-api.AWS::Region.AWS::URLSuffix/{stage}/"
+    assert rest.all("AWS::ApiGateway::Stage")[stage]["StageName"] == "api"

@@ -1,0 +1,294 @@
+"""The proof of the first page: what it asks CloudWatch for is there, after a load with faults on the deployed stack.
+
+Our metrics go the way they go locally: a function's log line, the bridge, PutMetricData, and back by GetMetricData with
+exactly the dimensions of the deployed page. What a stack plays too rarely is played in memory, and the lines that the
+code writes then are put into a function's log group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from fanfold.dashboard import data, deployed
+from fanfold.dashboard.deployed import Deployment
+from fanfold.dashboard.evaluate import Given, evaluate
+from fanfold.dashboard.formula import parse
+from fanfold.dashboard.page import Metric as Asked
+from fanfold.local import LocalStack
+from functions.adapters.messages import encode
+from functions.engine.message import DEAD, Wake
+from functions.runtime.metrics import NAMESPACE, Metric
+from functions.runtime.settings import Settings
+from tests.infra.conftest import Synthesised, synthesise
+from tests.integration.test_local_stack import fanfold
+from tests.support import telling
+from tests.support.site import Site
+
+pytestmark = pytest.mark.emulator
+
+FED_SECONDS = 60
+"""The bridge looks every three seconds; a machine may be busy."""
+
+DIMENSIONS = {
+    "AWS/ApiGateway": [{"ApiId"}, {"ApiName"}, {"ApiId", "Stage"}, {"ApiName", "Stage"}],
+    "AWS/DynamoDB": [{"TableName"}, {"TableName", "GlobalSecondaryIndexName"}],
+    "AWS/ECS": [{"ClusterName"}, {"ClusterName", "ServiceName"}],
+    "AWS/Lambda": [{"FunctionName"}],
+    "AWS/SQS": [{"QueueName"}],
+}
+"""The sets under which AWS publishes what we look at: API Gateway's pages on HTTP and REST APIs' metrics, DynamoDB
+"Metrics and dimensions", ECS "CloudWatch metrics", Lambda "Types of metrics", SQS "Available CloudWatch metrics"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The stack after a load with faults, and who looks at it."""
+
+    deployment: Deployment
+    template: Synthesised
+    session: boto3.Session
+    endpoint: str
+
+    def alarms(self) -> Mapping[str, Mapping[str, Any]]:
+        """Every alarm of a real account's template, by its id; the emulator has those on single metrics only."""
+        return self.template.all("AWS::CloudWatch::Alarm")
+
+    def asked(self) -> Sequence[Asked]:
+        """All that the page and the alarms ask for; names that only AWS gives are those of the template."""
+        found = list(self.deployment.page.metrics)
+        for alarm in self.alarms().values():
+            found += [self.metric(one) for one in alarm.get("Metrics", [{"MetricStat": alarm}]) if "MetricStat" in one]
+        return list(dict.fromkeys(found))
+
+    def metric(self, query: Mapping[str, Any]) -> Asked:
+        """What a query of an alarm asks for; a plain alarm is one itself."""
+        stat = query["MetricStat"]
+        metric = stat.get("Metric", stat)
+        return Asked(
+            namespace=metric["Namespace"],
+            name=metric["MetricName"],
+            dimensions=tuple((d["Name"], self.template.text(d["Value"])) for d in metric.get("Dimensions", ())),
+            statistic=stat.get("Stat") or stat.get("ExtendedStatistic") or stat.get("Statistic"),
+            period_seconds=stat["Period"],
+        )
+
+    def series(self, metrics: Sequence[Asked]) -> Mapping[Asked, data.Series]:
+        """What CloudWatch has of them."""
+        return data.fetch(self.deployment.cloudwatch, metrics, self.span())
+
+    def span(self) -> data.Span:
+        """Since before the stack was there."""
+        now = datetime.now(UTC)
+        return data.Span(begin=now - timedelta(hours=3), end=now + timedelta(minutes=1))
+
+
+@pytest.fixture(scope="module")
+def load(stack: LocalStack, session: boto3.Session) -> Iterator[Load]:
+    """Plays the load, and waits until the bridge has fed what it left in the logs."""
+    site = Site(stack, session, {})
+    try:
+        _played(site)
+        _letters(site)
+        site.sweep()
+    finally:
+        site.close()
+    _told(stack, session)
+    found = deployed.find("local", stack, {})
+    made = Load(
+        deployment=found,
+        template=synthesise({"stack": stack.stack}),
+        session=session,
+        endpoint=stack.endpoint,
+    )
+    ours = [metric for metric in made.asked() if metric.namespace == NAMESPACE]
+    until = time.monotonic() + FED_SECONDS
+    while time.monotonic() < until and not all(any(v is not None for v in s) for s in made.series(ours).values()):
+        time.sleep(1)
+    yield made
+    found.cloudwatch.close()
+
+
+def _played(site: Site) -> None:
+    """In every class and lane a run that succeeds; in every class others that fail, wait, crash, and maps."""
+    client = site.client
+    ids: list[str] = []
+    for name, of_class in site.settings.classes.items():
+        for document in _documents(name):
+            client.apply(document)
+        crash = {"name": f"dies-{name}", "class": name, "steps": {"a": {"task": "chaos.crash", "input": {"times": 1}}}}
+        client.apply(crash)
+        ids += [client.submit(f"fine-{name}", lane=lane)["id"] for lane in of_class.lanes]
+        ids += [client.submit(f"{kind}-{name}")["id"] for kind in ("fails", "retries", "late", "wide", "dies")]
+        waiting = client.submit(f"waits-{name}", key=f"once-{name}")["id"]
+        assert client.submit(f"waits-{name}", key=f"once-{name}")["id"] == waiting
+        client.cancel(waiting)
+        ids.append(waiting)
+    site.ended(ids, seconds=120)
+
+
+def _documents(name: str) -> Iterator[dict[str, Any]]:
+    """The workflows of a class."""
+
+    def flow(kind: str, step: dict[str, Any], **given: Any) -> dict[str, Any]:
+        return {"name": f"{kind}-{name}", "class": name, "steps": {"a": step}, **given}
+
+    yield flow("fine", {"task": "chaos.output", "input": {"bytes": 10_000}})  # an output for the bucket
+    yield flow("fails", {"task": "chaos.fail", "input": {"retryable": False}})
+    yield flow("retries", {"task": "chaos.fail", "input": {"times": 1}, "retry": {"max_attempts": 2, "backoff": "1ms"}})
+    yield flow("late", {"task": "chaos.sleep", "input": {"ms": 60_000}}, timeout="1s")
+    yield flow("waits", {"wait": {"signal": "never", "timeout": "1h"}})
+    yield flow("wide", {"map": {"over": [1, 2, 3], "task": "core.echo", "via": "stepfunctions"}})
+
+
+def _letters(site: Site) -> None:
+    """Dead letters: one of a run that ended long ago, and one that is no message of ours."""
+    wake = Wake(tenant="local", run_id="r" + "a" * 25, submission="s", class_name="model")
+    arn = f"arn:aws:sqs:us-east-1:000000000000:{site.stack.queues['model'][DEAD].rpartition('/')[2]}"
+    facts = {"eventSourceARN": arn, "receiptHandle": "r", "attributes": {"ApproximateReceiveCount": "11"}}
+    bodies = {"wake": encode(wake), "strange": "not ours"}
+    records = [{**facts, "messageId": name, "body": body} for name, body in bodies.items()]
+    told = site.invoke("deadletter", {"Records": records})
+    assert told == {"batchItemFailures": [{"itemIdentifier": "strange"}]}
+
+
+def _told(stack: LocalStack, session: boto3.Session) -> None:
+    """What is rare, played in memory with the stack's settings; the lines go into the log of a function."""
+    settings = Settings.from_env(stack.env)
+    with telling.told(settings) as lines:
+        asyncio.run(telling.refusals())
+        for class_name in settings.classes:
+            telling.of_holders(settings, class_name)
+        telling.of_schedules((Metric.OUTAGES, Metric.PLACES_LEAKED, Metric.PLACES_HEALED, Metric.REPAIRED))
+    logs = session.client("logs", endpoint_url=stack.endpoint)
+    where = {"logGroupName": stack.log_groups["sweeper"], "logStreamName": f"in-memory-{uuid.uuid4().hex}"}
+    logs.create_log_stream(**where)
+    at = int(time.time() * 1000)
+    logs.put_log_events(**where, logEvents=[{"timestamp": at, "message": line} for line in lines])
+    logs.close()
+
+
+def test_every_metric_of_ours_on_the_page_and_in_the_alarms_has_data_under_exactly_its_dimensions(load: Load) -> None:
+    ours = [metric for metric in load.asked() if metric.namespace == NAMESPACE]
+    # A query without dimensions would match everything here, and nothing in AWS.
+    assert all(metric.dimensions and all(name and value for name, value in metric.dimensions) for metric in ours)
+    shown = {metric.name for metric in load.deployment.page.metrics if metric.namespace == NAMESPACE}
+    assert len(shown) > 30
+    series = load.series(ours)
+    empty = [
+        f"{metric.name} {dict(metric.dimensions)}"
+        for metric, values in series.items()
+        if all(value is None for value in values)
+    ]
+    assert not empty
+    listed = {
+        (metric["MetricName"], tuple(sorted((d["Name"], d["Value"]) for d in metric["Dimensions"])))
+        for page in load.deployment.cloudwatch.get_paginator("list_metrics").paginate(Namespace=NAMESPACE)
+        for metric in page["Metrics"]
+    }
+    assert {(metric.name, tuple(sorted(metric.dimensions))) for metric in ours} <= listed
+
+
+def test_metrics_of_aws_are_asked_for_under_documented_dimensions(load: Load) -> None:
+    theirs = [metric for metric in load.asked() if metric.namespace != NAMESPACE]
+    assert theirs
+    for metric in theirs:
+        assert {name for name, _ in metric.dimensions} in DIMENSIONS[metric.namespace], metric
+        assert all(value for _, value in metric.dimensions), metric
+
+
+def test_every_expression_of_the_page_and_of_the_alarms_has_a_value(load: Load) -> None:
+    widgets = data.fill(load.deployment.page, load.series(load.deployment.page.metrics), load.span())
+    assert [problem for filled in widgets for problem in filled.problems] == []
+    computed = [curve for filled in widgets for curve in filled.curves if curve.line.formula is not None]
+    assert computed
+    assert all(curve.values for curve in computed)
+    several = {name: alarm["Metrics"] for name, alarm in load.alarms().items() if "Metrics" in alarm}
+    assert several
+    for name, queries in several.items():
+        value = value_of(load, queries)  # of AWS's own metrics alone there is nothing here; the next test gives some
+        ours = {load.metric(query).namespace for query in queries if "MetricStat" in query} == {NAMESPACE}
+        assert value is not None or not ours, name
+
+
+def value_of(load: Load, queries: Sequence[Mapping[str, Any]], **given: float) -> float | None:
+    """What an alarm's expression is at last: of CloudWatch's data, or of these values by id (0 where none is given)."""
+    by_id = {query["Id"]: load.metric(query) for query in queries if "MetricStat" in query}
+    (expression,) = (query for query in queries if query.get("Expression"))
+    if given:
+        series: dict[str, data.Series] = {id_: (given.get(id_, 0.0),) for id_ in by_id}
+        slots = 1
+    else:
+        fetched = load.series(list(by_id.values()))
+        series = {id_: fetched[metric] for id_, metric in by_id.items()}
+        slots = len(next(iter(series.values())))
+    (metric, *_) = by_id.values()
+    on = Given(series=series, metrics=list(by_id), period_seconds=metric.period_seconds, slots=slots)
+    (found,) = evaluate(parse(expression["Expression"]), on)
+    return next((value for value in reversed(found) if value is not None), None)
+
+
+def breaches(alarm: Mapping[str, Any], value: float) -> bool:
+    threshold: float = alarm["Threshold"]
+    return {
+        "GreaterThanThreshold": value > threshold,
+        "GreaterThanOrEqualToThreshold": value >= threshold,
+        "LessThanThreshold": value < threshold,
+        "LessThanOrEqualToThreshold": value <= threshold,
+    }[alarm["ComparisonOperator"]]
+
+
+def test_every_alarm_on_an_expression_is_quiet_without_trouble_and_rings_when_all_is_trouble(load: Load) -> None:
+    for name, alarm in load.alarms().items():
+        if "Metrics" not in alarm:
+            continue
+        ids = [query["Id"] for query in alarm["Metrics"] if "MetricStat" in query]
+        good = dict.fromkeys(ids, 0.0) | {id_: 1_000.0 for id_ in ids if id_ in ("succeeded", "taken")}
+        bad = {id_: 0.0 if id_ in ("succeeded", "taken") else 1_000.0 for id_ in ids}
+        quiet, rings = value_of(load, alarm["Metrics"], **good), value_of(load, alarm["Metrics"], **bad)
+        assert quiet is not None, name
+        assert rings is not None, name
+        assert (breaches(alarm, quiet), breaches(alarm, rings)) == (False, True), name
+
+
+def test_every_alarm_on_a_single_metric_follows_its_threshold(load: Load) -> None:
+    """On a twin of each, in a namespace of its own: the emulator's alarms ignore dimensions, so they prove no names."""
+    cloudwatch: Any = load.deployment.cloudwatch
+    kept = ("ComparisonOperator", "EvaluationPeriods", "MetricName", "Period", "Statistic", "Threshold")
+    deployed_ones = cloudwatch.describe_alarms(AlarmNames=list(load.deployment.alarm_names), MaxRecords=100)
+    assert len(deployed_ones["MetricAlarms"]) == len(load.deployment.alarm_names)
+    for alarm in deployed_ones["MetricAlarms"]:
+        assert alarm["AlarmActions"], alarm["AlarmName"]
+        place = {"Namespace": f"Test-{uuid.uuid4().hex[:8]}", "AlarmName": f"twin-of-{alarm['AlarmName']}"}
+        cloudwatch.put_metric_alarm(**place, **{name: alarm[name] for name in kept})
+        states = []
+        # A period's values are taken together: from below a ceiling over it, from below a floor up to it.
+        over = breaches(alarm, alarm["Threshold"] + 1)
+        for value in (alarm["Threshold"], alarm["Threshold"] + 1) if over else (0.0, alarm["Threshold"]):
+            put = [{"MetricName": alarm["MetricName"], "Value": float(value)}]
+            cloudwatch.put_metric_data(Namespace=place["Namespace"], MetricData=put)
+            twin = cloudwatch.describe_alarms(AlarmNames=[place["AlarmName"]])["MetricAlarms"][0]
+            states.append(twin["StateValue"])
+        cloudwatch.delete_alarms(AlarmNames=[place["AlarmName"]])
+        assert states == (["OK", "ALARM"] if over else ["ALARM", "OK"]), alarm["AlarmName"]
+
+
+def test_the_command_shows_the_page_in_the_terminal_and_as_a_picture(load: Load, stack: LocalStack) -> None:
+    picture = Path(stack.ledger).parent / "page.png"
+    shown = fanfold(stack, "dashboard", "--png", str(picture), "--hours", "1")
+    assert (shown.returncode, picture.read_bytes()[:8]) == (0, b"\x89PNG\r\n\x1a\n")
+    for widget in load.deployment.page.widgets:
+        assert widget.title in shown.stdout
+    told = json.loads(fanfold(stack, "dashboard", "--json", "--period", "60", "--hours", "1").stdout)
+    assert len(told["widgets"]) == len(load.deployment.page.widgets)
+    assert {alarm["name"] for alarm in told["alarms"]} == set(load.deployment.alarm_names)

@@ -1,0 +1,74 @@
+"""What must hold of queue places and of envelopes, checked at every write, send, reservation and return."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from functions.engine.message import Envelope
+from functions.engine.ports import RunKey
+from functions.engine.run import Run, Status
+from tests.support.clock import START
+
+if TYPE_CHECKING:
+    from tests.simulation.audit import Audit
+
+
+class Admissions:
+    """The audit's part about what is accepted. `reserved` counts places taken, `submits` what clients asked for."""
+
+    def __init__(self, audit: Audit) -> None:
+        self.accepted: dict[RunKey, Envelope] = {}
+        self.outstanding: dict[str, Envelope] = {}
+        self.reserved = 0
+        self.submits = 0
+        self._audit = audit
+        self._returns: Counter[bool] = Counter()
+        self._left_queue: Counter[bool] = Counter()
+
+    def written(self, old: Run | None, run: Run) -> None:
+        """A record was written: whether it left the queue by that, and what its place is worth now."""
+        if run.status is not Status.QUEUED and (old is None or old.status is Status.QUEUED):
+            self._left_queue[self._audit.simulation.author.kind == "api"] += 1
+        self.check()
+
+    def sent(self, envelope: Envelope) -> None:
+        """An envelope is out: its run is accepted."""
+        key = RunKey(tenant=envelope.tenant, run_id=envelope.run_id)
+        self.accepted.setdefault(key, envelope)
+        self.outstanding.setdefault(envelope.submission, envelope)
+        self.check()
+
+    def check(self) -> None:
+        """The bound, and what the counter must cover."""
+        queued = sum(run.status is Status.QUEUED for run in self._audit.latest.values())
+        bound = self._audit.simulation.deployment.bound
+        self._audit.hold(not bound or queued <= bound, "queued rows are within the bound", f"{queued} > {bound}")
+        void = now_at(self._audit.simulation.loop.time() - self._audit.simulation.settings.place_void_seconds)
+        coming = sum(
+            RunKey(tenant=e.tenant, run_id=e.run_id) not in self._audit.latest
+            and e.place is not None
+            and e.accepted_at > void
+            for e in self.outstanding.values()
+        )
+        taken = self._audit.simulation.places.taken
+        self._audit.hold(taken >= queued + coming, "places cover what is queued", f"{taken} < {queued} + {coming}")
+
+    def given_back(self) -> None:
+        """A place was returned just now."""
+        by_api = self._audit.simulation.author.kind == "api"
+        self._returns[by_api] += 1
+        rows = [self._audit.latest.get(RunKey(tenant=e.tenant, run_id=e.run_id)) for e in self.outstanding.values()]
+        void = sum(
+            row is not None and row.submission != envelope.submission
+            for row, envelope in zip(rows, self.outstanding.values(), strict=True)
+        )
+        most = self._left_queue[by_api] + (self.reserved - len(self.outstanding) + void if by_api else 0)
+        self._audit.hold(self._returns[by_api] <= most, "a place is returned once", f"{self._returns[by_api]} > {most}")
+        self.check()
+
+
+def now_at(seconds: float) -> datetime:
+    """The true time of the loop's."""
+    return START + timedelta(seconds=seconds)

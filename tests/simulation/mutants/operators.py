@@ -1,0 +1,96 @@
+"""Operators' moves, and waits (R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from functions.engine import control, progress
+from functions.engine import decide as rules
+from functions.engine.draft import Draft
+from functions.engine.journal import EventType
+from functions.engine.run import Status, StepStatus
+from functions.engine.workflow import Workflow
+from functions.runtime import control as moves
+
+
+@contextmanager
+def a_signal_stays_when_it_is_taken() -> Iterator[None]:
+    """One approval passes every gate of its name (R10)."""
+
+    def take(self: Draft, step: str, name: str, payload: Any) -> None:
+        self.settle(step, StepStatus.SUCCEEDED, EventType.STEP_SUCCEEDED, output=payload)
+
+    with patch.object(Draft, "take_signal", take):
+        yield
+
+
+@contextmanager
+def a_pause_is_not_heeded() -> Iterator[None]:
+    """The holder of a paused run goes on as ever (R10)."""
+    go_on = rules._go_on
+
+    def heedless(draft: Draft, workflow: Workflow, loaded: Any) -> None:
+        if draft.status is Status.PAUSED:
+            draft.move(Status.RUNNING)
+        go_on(draft, workflow, loaded)
+
+    with patch.object(rules, "_go_on", heedless):
+        yield
+
+
+@contextmanager
+def a_cancellation_is_not_heeded() -> Iterator[None]:
+    """The holder of a run that is to be cancelled goes on as ever (R10)."""
+
+    def heedless(draft: Draft, workflow: Workflow, loaded: Any) -> None:
+        if draft.status is Status.RUNNING:
+            progress.advance(draft, workflow, loaded)
+
+    with patch.object(rules, "_go_on", heedless):
+        yield
+
+
+@contextmanager
+def a_redrive_begins_at_the_beginning() -> Iterator[None]:
+    """It throws away what was done (R10)."""
+    with patch.object(control, "unfinished", lambda workflow, steps: list(workflow.steps)):
+        yield
+
+
+@contextmanager
+def keyed_moves_are_forgotten() -> Iterator[None]:
+    """A repeated signal is another one (R10)."""
+    with patch.object(control, "_remember", lambda draft, move: None):
+        yield
+
+
+@contextmanager
+def an_unanswered_move_is_made_again() -> Iterator[None]:
+    """The API does not know its own write in the record that stands (R10)."""
+    with patch.object(moves._Try, "is_in", lambda self, standing: False):
+        yield
+
+
+@contextmanager
+def a_resume_forgets_the_dead() -> Iterator[None]:
+    """What ran when its holder died in a pause is taken for running (R10)."""
+    with patch.object(control, "interrupt_all", lambda draft, workflow: None):
+        yield
+
+
+@contextmanager
+def waits_end_early() -> Iterator[None]:
+    """Timers and waits are over when their run is looked at."""
+    start = progress._start_what_can
+
+    def hasty(draft: Draft, workflow: Workflow, loaded: Any) -> bool:
+        for name, state in list(draft.steps.items()):
+            if state.status is StepStatus.WAITING and state.map is None and state.due_at is not None:
+                draft.step(name, due_at=draft.now)
+        return start(draft, workflow, loaded)
+
+    with patch.object(progress, "_start_what_can", hasty):
+        yield

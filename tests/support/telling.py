@@ -1,0 +1,159 @@
+"""What the real code says of itself in scenes that a real stack plays too rarely: its own metrics lines, caught.
+
+Each scene is played in memory, on virtual time, with the settings of a deployment: the names, dimensions and numbers
+of what is counted are those the deployed functions would write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from fanfold.emf import MARK
+from functions.engine.errors import Throttled
+from functions.engine.message import RESUME, QueueName
+from functions.engine.ports import Replaces
+from functions.engine.run import Reason
+from functions.runtime import tally, telemetry
+from functions.runtime.metrics import Metric
+from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.settle import Settler
+from functions.runtime.sweep import sweep
+from functions.runtime.terms import terms_of
+from functions.runtime.workflows import WorkflowCache
+from tests.simulation.schedule import play
+from tests.support.builders import a_token
+from tests.support.http import Http, memory_services, settings_with
+from tests.support.virtual import run as virtually
+from tests.support.world import TENANT, Process, World
+
+SEEDS = 300
+"""Schedules of the simulation that are tried for what is rare."""
+
+
+@contextmanager
+def told(settings: Settings) -> Iterator[list[str]]:
+    """The metrics lines that the code writes within, in the name of this deployment; they are there at the end."""
+    lines: list[str] = []
+    heard = io.StringIO()
+    telemetry.flush()  # what was counted before is nobody's
+    telemetry.configure(replace(settings, log_level="CRITICAL", debug_sample=0))
+    try:
+        with redirect_stdout(heard):
+            yield lines
+            telemetry.flush()
+    finally:
+        telemetry.configure(Settings(debug_sample=0))
+    lines += [line for line in heard.getvalue().splitlines() if MARK in line]
+
+
+def of_schedules(wanted: Iterable[Metric]) -> None:
+    """Plays the simulation's schedules of faults until each of these was counted."""
+    missing = set(wanted)
+    for seed in range(1, SEEDS):
+        play(seed)
+        for (metric, of), values in tally.taken().items():
+            missing.discard(metric)
+            for value in values:
+                telemetry.observe(metric, value, of=of)
+        if not missing:
+            return
+    raise AssertionError(f"{SEEDS} schedules counted no {', '.join(missing)}")
+
+
+def of_holders(settings: Settings, class_name: str) -> None:
+    """Runs that are held for long, that two want, that change hands, that expire in the queue, that fail by crashes."""
+
+    async def scene() -> None:
+        world = World(settings=replace(settings, ledger="", classes=_without_machines(settings.classes)))
+        lane = QueueName(class_name=class_name, role="normal")
+        slow = {"name": "slow", "class": class_name, "steps": {"a": {"task": "chaos.sleep", "input": {"ms": 20_000}}}}
+        workflow = await world.register(slow)
+        # Held long enough to be renewed, then taken over: the holder learns it by its next write.
+        held = await world.submit(workflow)
+        holder = world.process()
+        (message,) = await holder.receive(lane)
+        task = holder.take(message)
+        await asyncio.sleep(settings.lease_seconds)
+        row = await world.row(held)
+        taken = replace(row, version=row.version + 1, epoch=row.epoch + 1, owner="another", write_id="another")
+        condition = Replaces(version=row.version, submission=row.submission)
+        await world.runs.put(taken, condition, now=world.services.clock.now())
+        await task
+        await world.queue.delete([message])
+        # Two have the same message at once.
+        wanted = await world.submit(workflow)
+        await world.queue.send(lane, wanted)
+        both = [(one := world.process(), (await one.receive(lane))[0]) for _ in range(2)]
+        await asyncio.gather(*(one.take(message) for one, message in both))
+        await world.queue.delete([message for _, message in both])
+        await _dead_holder(world, slow, lane)
+        await _expired(world, slow, settings)
+
+    virtually(scene())
+
+
+def _without_machines(classes: Mapping[str, ClassSettings]) -> Mapping[str, ClassSettings]:
+    return {name: replace(given, state_machine="") for name, given in classes.items()}
+
+
+async def _dead_holder(world: World, document: dict[str, Any], lane: QueueName) -> None:
+    """A run whose workers died, once more than it may: the next one that comes ends it."""
+    envelope = await world.submit(await world.register(document))
+    holder = world.process()
+    (message,) = await holder.receive(lane)
+    task = holder.take(message)
+    await asyncio.sleep(0.5)
+    await holder.kill()
+    task.cancel()
+    row = await world.row(envelope)
+    worn = replace(row, version=row.version + 1, crashes=world.settings.max_crashes - 1, write_id="worn")
+    await world.runs.put(worn, Replaces(version=row.version, submission=row.submission), now=world.services.clock.now())
+    end = world.services.clock.now() + timedelta(minutes=10)
+    next_one: Process = world.process()
+    while not (await world.row(envelope)).terminal and world.services.clock.now() < end:
+        for queue in (lane, QueueName(class_name=lane.class_name, role=RESUME)):
+            for message in await next_one.receive(queue):
+                await next_one.take(message)
+        await asyncio.sleep(1)
+    assert (await world.row(envelope)).reason is Reason.ATTEMPTS_EXHAUSTED
+
+
+async def _expired(world: World, document: dict[str, Any], settings: Settings) -> None:
+    """A run that nobody takes before its time in the queue is over: the sweeper settles it."""
+    await world.services.tokens.put(a_token(tenant=TENANT))
+    envelope = await world.submit(await world.register({**document, "name": "late", "queue_timeout": "1s"}))
+    settle = Settler(world.services, WorkflowCache(world.services.catalog, world.settings.classes), terms_of(settings))
+    end = world.services.clock.now() + timedelta(hours=1)
+    while not (await world.row(envelope)).terminal and world.services.clock.now() < end:
+        await asyncio.sleep(60)
+        await sweep(world.services, terms_of(settings), now=world.services.clock.now(), settle=settle)
+    assert (await world.row(envelope)).reason is Reason.EXPIRED_IN_QUEUE
+
+
+async def refusals() -> None:
+    """Submits that the API refuses: for a full queue, for the tenant's rate, and because SQS refuses the message."""
+    tiny = {"name": "tiny", "steps": {"only": {"task": "core.echo"}}}
+
+    async def statuses(http: Http, submits: int) -> list[int]:
+        assert (await http("PUT", "/v1/workflows/tiny", tiny)).status == 201
+        return [(await http("POST", "/v1/runs", {"workflow": "tiny"})).status for _ in range(submits)]
+
+    full = Http(services=memory_services(settings_with(max_queue_depth=1)))
+    assert await statuses(full, 2) == [202, 429]
+    fast = Http(services=memory_services(settings_with(submits_per_minute=1)))
+    assert 429 in await statuses(fast, 3)
+    refusing = Http(services=memory_services(settings_with(), queue=_Refusing()))
+    assert await statuses(refusing, 1) == [503]
+
+
+class _Refusing:
+    """A queue that takes nothing."""
+
+    async def send(self, *args: Any, **given: Any) -> None:
+        raise Throttled("refused as planned")
