@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export CDK_DISABLE_CLI_TELEMETRY := true
 
-.PHONY: help setup demo test test-fast test-localstack simulate faults check format lock synth clean
+.PHONY: help setup bench demo test test-fast test-localstack simulate faults check format lock synth clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,9 @@ faults: $(READY)  ## Kill, freeze, purge and restart under RUNS runs on the loca
 test-localstack: $(READY)  ## The integration tests in an emulator that runs: make test-localstack ENDPOINT=URL [API=rest]
 	@test -n "$(ENDPOINT)" || { echo "ENDPOINT=… names the emulator, e.g. http://127.0.0.1:4566" >&2; exit 2; }
 	@FANFOLD_TEST_ENDPOINT=$(ENDPOINT) FANFOLD_TEST_API=$(API) $(BIN)/python -m pytest tests/integration
+
+bench: $(READY)  ## Measure what metrics cost an invocation
+	@$(BIN)/python -m tests.bench
 
 check: $(READY)  ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .

@@ -123,7 +123,8 @@ class ClassConfig:
     def _check_targets(self) -> None:
         if unknown := sorted(set(self.targets) - {*self.lanes, RESUME}):
             raise ValueError(f"targets: there is no lane {unknown[0]!r}")
-        for lane, seconds in self.targets.items():
+        given: Mapping[str, object] = self.targets
+        for lane, seconds in given.items():
             if not isinstance(seconds, int) or seconds < 1:
                 raise ValueError(f"targets: {lane} is a whole number of seconds, not {seconds!r}")
 

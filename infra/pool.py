@@ -102,7 +102,8 @@ class Pool(Construct):
             image=self._image(fargate.image, platform),
             # The image's entry point is `fanfold worker`.
             command=["--class", class_name, "--concurrency", str(fargate.concurrency), "--json"],
-            environment={**package.environment, "AWS_REGION": Aws.REGION},
+            # boto3 reads this name, unlike other SDKs.
+            environment={**package.environment, "AWS_DEFAULT_REGION": Aws.REGION},
             logging=ecs.LogDrivers.aws_logs(stream_prefix=class_name, log_group=self.log_group),
             stop_timeout=Duration.seconds(stop_seconds(settings)),
             # Children that work on suspects, and what tasks start, are waited for by a process that does just that.

@@ -18,6 +18,7 @@ from infra.config import BUCKET_MARGIN_DAYS, Config
 from infra.dashboard import Dashboard
 from infra.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
 from infra.deadletter import DeadLetter
+from infra.environment import check as check_environment
 from infra.fanout import FanOut
 from infra.function import Function, Package
 from infra.key import USE, Key
@@ -51,6 +52,7 @@ class FanfoldStack(Stack):
             description="Fanfold: durable multi-step runs without servers",
             termination_protection=not config.disposable,
         )
+        check_environment(config)
         self.config = config
         self._mark()
         self.key = Key(self, "Key", given=config.kms, disposable=config.disposable) if config.kms else None

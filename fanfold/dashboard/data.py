@@ -71,6 +71,12 @@ class Filled:
     curves: Sequence[Curve]
     problems: Sequence[str] = ()
 
+    @property
+    def of_aws(self) -> bool:
+        """Whether all its metrics are AWS's own, which an emulator publishes few of."""
+        metrics = [line.metric for line in self.widget.lines if line.metric is not None]
+        return bool(metrics) and all(metric.namespace.startswith("AWS/") for metric in metrics)
+
 
 def span(page: Page, *, now: datetime, hours: float | None) -> Span:
     """The last hours before `now`; as many as the page says if none are asked for."""

@@ -11,11 +11,11 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def short(value: float) -> str:
-    """A number in at most six signs: `0`, `0.25`, `12.5`, `1234`, `56.7k`, `2.1M`; an empty series has no number."""
+    """A number in a few signs: `0`, `0.25`, `12.5`, `1234`, `56.7k`, `2.1M`, `5.2e-05`."""
     size = abs(value)
     for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if size >= limit:
-            return f"{value / divisor:.1f}{unit}"
+            return f"{value / divisor:.3g}{unit}"
     if size >= 100 or value == int(value):
         return f"{value:.0f}"
     return f"{value:.3g}"

@@ -58,7 +58,7 @@ BATCH_TRIES: Final = 6
 """Rounds of BatchGetItem for keys it leaves over, waiting 50 ms doubling between: 1.6 s in all."""
 
 SEGMENTS_BESIDE: Final = 4
-"""Segments asked for beside those that hold a page of entries: the ends of the page, and who tells orphans from kept."""
+"""Segments asked for beside those full of a page's entries: its two ends, and those that tell orphans from others."""
 
 ENTRIES_EACH: Final = 20
 """Entries that one segment of a long run holds, at least, when its steps are small."""

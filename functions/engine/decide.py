@@ -86,7 +86,7 @@ def decide(
                 if _current(draft, event.step, event.attempt):
                     draft.settle(event.step, StepStatus.SUCCEEDED, EventType.STEP_SUCCEEDED, output=event.output)
             case AttemptFailed():
-                # A run that is to be cancelled does not fail any more.
+                # What fails while the run is being cancelled is cancelled with it, and not tried again.
                 if _current(draft, event.step, event.attempt) and not run.cancel_requested:
                     _attempt_failed(draft, workflow, event)
             case Emitted():

@@ -116,7 +116,12 @@ class Draft:
             self.fail(Reason.STEP_FAILED, Fault(type=fault.type, message=message))
 
     def fail(self, reason: Reason, fault: Fault) -> None:
-        """End the run as failed; what still runs or waits is cancelled."""
+        """End the run as failed; what still runs or waits is cancelled.
+
+        A run that is to be cancelled does not fail any more, whatever happens to it meanwhile: it is cancelled.
+        """
+        if self.get("cancel_requested"):
+            return self.cancel()
         self._break_off()
         self._end(
             Status.FAILED,
@@ -125,6 +130,7 @@ class Draft:
             reason=reason,
             error=fault,
         )
+        return None
 
     def cancel(self) -> None:
         """End the run as cancelled, and with it what still runs or waits."""

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from functions.engine.lanes import Bound, Urgency
 from functions.engine.errors import NewerSchema
+from functions.engine.lanes import Bound, Urgency
 from functions.engine.message import QueueName
 from functions.runtime.submit import Prepared, Submission, Submitted, Submitter, replay, run_key
 

@@ -34,7 +34,7 @@ class Attempt:
 
 
 class Executions:
-    """The running attempts of one run. Results go to `post`, as events. `at_work` runs while any of the attempts does."""
+    """The running attempts of one run. Results go to `post`, as events. `at_work` runs while an attempt does."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class Rotation:
         self.ended = False
 
     async def heads(self, *, now: datetime) -> AsyncIterator[Run]:
-        """The records of the pass, oldest first within a tenant, but for those that are gone or that newer code wrote."""
+        """The records of the pass, oldest first within a tenant, but for those gone or of newer code."""
         pages = 0
         for tenant in self._tenants:
             if self.cursor.tenant is not None and tenant < self.cursor.tenant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 
 import boto3
 import pytest
@@ -34,11 +35,10 @@ def site(tmp_path_factory: pytest.TempPathFactory, session: boto3.Session) -> It
     state = tmp_path_factory.mktemp("faults") / ".fanfold"
     environ = {**os.environ, "PERSIST_STATE": "1", "S3_PERSIST": "1"}
     stack = deploy.up(Options(port=free_port(), settings=SETTINGS), state=state, environ=environ, report=print)
-    site = Site(stack, session, environ)
     try:
-        for document in WORKFLOWS:
-            site.client.apply(document)
-        yield site
+        with closing(Site(stack, session, environ)) as site:
+            for document in WORKFLOWS:
+                site.client.apply(document)
+            yield site
     finally:
-        site.close()
         deploy.down(state=state)

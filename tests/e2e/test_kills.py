@@ -18,14 +18,16 @@ import pytest
 
 from functions.engine.journal import EventType
 from functions.engine.run import Reason, Run, Status
-from tests.support.evidence import Evidence, Execution, gather
+from tests.support.evidence import Execution, gather
 from tests.support.load import (
     CHAIN,
+    OTHER_CLASS,
     PATIENCE_SECONDS,
     POISON,
     QUICK,
     RUNS,
     SEED,
+    elsewhere,
     functions,
     judged,
     mixed,
@@ -155,28 +157,18 @@ def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_r
     assert evidence.of(EventType.STEP_INTERRUPTED) > 0
 
 
-WITH_POISON = [*mixed(INNOCENT // 2, QUICK), (POISON, None), *mixed(INNOCENT // 2, QUICK)]
-
-
 def test_one_poisonous_run_among_innocent_ones_fails_alone(site: Site) -> None:
-    with processes(site, 0) as fleet:
-        ids = site.submit(WITH_POISON)
+    runs = [*mixed(INNOCENT // 2, QUICK), (POISON, None), *mixed(INNOCENT // 2, QUICK)]
+    with processes(site, 0, class_name=OTHER_CLASS) as fleet:
+        for_functions, for_processes = site.submit(runs), site.submit(elsewhere(runs))
+        functions(site)
 
         def replace_the_dead() -> None:
             fleet.start(2 - len(fleet.living), ready=False)
 
-        site.ended(ids, seconds=PATIENCE_SECONDS, meanwhile=replace_the_dead)
-        only_the_poisonous_one_failed(judged(site, ids))
-
-
-def test_one_poisonous_run_among_innocent_ones_in_functions_fails_alone(site: Site) -> None:
-    ids = site.submit(WITH_POISON)
-    functions(site)
-    site.ended(ids, seconds=PATIENCE_SECONDS)
-    only_the_poisonous_one_failed(judged(site, ids))
-
-
-def only_the_poisonous_one_failed(evidence: Evidence) -> None:
-    assert evidence.statuses() == {"succeeded": INNOCENT, "failed": 1}
-    (poison,) = (run for run in evidence.runs.values() if run.workflow == POISON)
-    assert (poison.status, poison.reason) == (Status.FAILED, Reason.ATTEMPTS_EXHAUSTED)
+        site.ended([*for_functions, *for_processes], seconds=PATIENCE_SECONDS, meanwhile=replace_the_dead)
+        for ids in (for_functions, for_processes):
+            evidence = judged(site, ids)
+            assert evidence.statuses() == {"succeeded": INNOCENT, "failed": 1}
+            (poison,) = (run for run in evidence.runs.values() if run.workflow.startswith(POISON))
+            assert (poison.status, poison.reason) == (Status.FAILED, Reason.ATTEMPTS_EXHAUSTED)

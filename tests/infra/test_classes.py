@@ -14,10 +14,10 @@ import pytest
 from functions.runtime.settings import ClassSettings, Settings
 from infra.classes import FILE, LOCAL_CONCURRENCY, MAPPING_CONCURRENCY, ClassConfig, classes_of
 from infra.config import Config
+from infra.environment import MAX_BYTES, check
 from tests.infra.conftest import Synthesised
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
-MAX_ENVIRONMENT_BYTES = 4_096  # Lambda's quota for a function's environment variables, names and values together
 
 
 def configured(classes: Mapping[str, Any] | None, **context: Any) -> Config:
@@ -77,7 +77,14 @@ def test_the_settings_of_two_classes_fit_into_a_functions_environment(shipped: S
         text = json.dumps(function["Environment"]["Variables"])
         references = len(re.findall(r'"(?:Ref|Fn::GetAtt)"', text))
         size = sum(len(name) + len(value) for name, value in environment(shipped, function).items())
-        assert size + 80 * references < MAX_ENVIRONMENT_BYTES
+        assert size + 80 * references < MAX_BYTES
+
+
+def test_more_classes_than_a_functions_environment_holds_are_refused_at_synth() -> None:
+    lanes = {"lanes": ["first", "second", "third", "fourth", "fifth"]}
+    check(configured({f"class{number}": lanes for number in range(3)}))
+    with pytest.raises(ValueError, match=r"environment would have about .* bytes, the most is 4,096"):
+        check(configured({f"class{number}": lanes for number in range(6)}))
 
 
 def test_the_example_in_the_documentation_is_a_class_more(synth: Callable[..., Synthesised]) -> None:

@@ -63,7 +63,7 @@ def test_a_container_is_the_worker_of_its_class_with_the_functions_environment(p
     assert container(pooled)["Command"] == ["--class", "harness", "--concurrency", "8", "--json"]
     assert {name: pooled.text(value) for name, value in function.items()}.items() <= environment.items()
     assert Settings.from_env(environment).classes["harness"].max_step_seconds > 900
-    assert environment["AWS_REGION"] == "AWS::Region"
+    assert environment["AWS_DEFAULT_REGION"] == "AWS::Region"
 
 
 def test_it_may_do_what_a_worker_function_may(pooled: Synthesised) -> None:

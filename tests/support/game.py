@@ -214,9 +214,10 @@ def check_step(old: Run, decision: Decision) -> None:
     for name, state in old.steps.items():
         if state.settled and not redriven:
             assert new.steps[name] == state, f"settled step {name} changed"
-    running = {(n, s.attempts) for n, s in new.steps.items() if s.status is StepStatus.RUNNING}
+    running = {(n, s.attempts) for n, s in new.steps.items() if s.status is StepStatus.RUNNING and s.map is None}
     before = {(n, s.attempts) for n, s in old.steps.items() if s.status is StepStatus.RUNNING}
     starts = [(e.step, e.attempt) for e in decision.effects if isinstance(e, StartAttempt)]
+    # A map that stays with its worker is begun by the record alone.
     assert sorted(starts) == sorted(running - before), "what starts is not what the record says"
     returned = [e for e in decision.effects if isinstance(e, ReturnPlace)]
     leaves = old.status is Status.QUEUED and new.status is not Status.QUEUED and old.place is not None
@@ -226,7 +227,7 @@ def check_step(old: Run, decision: Decision) -> None:
     if new.status is Status.WAITING:
         assert new.due_at is not None
         assert new.due_at <= new.deadline
-        assert not running
+        assert not any(s.status is StepStatus.RUNNING for s in new.steps.values())
     else:
         assert new.due_at is None
     assert from_item(to_item(new)) == new, "the record does not survive storage"

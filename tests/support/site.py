@@ -139,7 +139,7 @@ class Site:
         self._sqs.purge_queue(QueueUrl=self._url(role))
 
     def holds(self, role: str) -> int:
-        """How many messages a queue holds, in whatever state."""
+        """How many messages a queue of the first class holds, in whatever state."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         names += ["ApproximateNumberOfMessagesDelayed"]
         told = self._sqs.get_queue_attributes(QueueUrl=self._url(role), AttributeNames=names)["Attributes"]
@@ -147,15 +147,18 @@ class Site:
 
     def dead_letters(self) -> set[str]:
         """The runs whose messages were received too often, every one of them; the messages stay."""
-        url, taken = self._url(DEAD), []
-        while messages := self._sqs.receive_message(
-            QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=120, WaitTimeSeconds=0
-        ).get("Messages", ()):
-            taken += messages
-        for message in taken:
-            receipt = message["ReceiptHandle"]
-            self._sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=0)
-        return {str(json.loads(message["Body"])["run"]) for message in taken}
+        runs: set[str] = set()
+        for url in (queues[DEAD] for queues in self.stack.queues.values()):
+            taken = []
+            while messages := self._sqs.receive_message(
+                QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=120, WaitTimeSeconds=0
+            ).get("Messages", ()):
+                taken += messages
+            for message in taken:
+                receipt = message["ReceiptHandle"]
+                self._sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=0)
+            runs.update(str(json.loads(message["Body"])["run"]) for message in taken)
+        return runs
 
     def repeat(self, role: str, *, messages: int, times: int) -> None:
         """Have each of a queue's `messages` messages there `times` times.
@@ -183,8 +186,8 @@ class Site:
         return self.stack.queues[CLASS][role]
 
     def places(self) -> int:
-        """How many queue places are taken."""
-        return asyncio.run(self.services.places.load(CLASS)).depth
+        """How many queue places are taken, in all classes."""
+        return sum(asyncio.run(self.services.places.load(name)).depth for name in self.settings.classes)
 
     def queued(self) -> int:
         """How many runs are queued, by the rows of all that have not ended."""
@@ -193,12 +196,12 @@ class Site:
 
     # --- functions ------------------------------------------------------------------------------
 
-    def switch(self, *, workers: bool, dead_letters: bool) -> None:
-        """The mappings of the worker's and the dead-letter function on or off.
+    def switch(self, *, workers: bool, dead_letters: bool, class_name: str = CLASS) -> None:
+        """The mappings of a class's worker function, and of the dead-letter function, on or off.
 
         One that was just turned off may still take what comes in the next moment.
         """
-        for name, on in {f"worker-{CLASS}": workers, "deadletter": dead_letters}.items():
+        for name, on in {f"worker-{class_name}": workers, "deadletter": dead_letters}.items():
             mappings = self._lambda.list_event_source_mappings(FunctionName=self.stack.functions[name])
             for mapping in mappings["EventSourceMappings"]:
                 if (mapping["State"] == "Enabled") is not on:

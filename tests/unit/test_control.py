@@ -10,16 +10,20 @@ import pytest
 
 from functions.engine.errors import KeyReused, WrongState
 from functions.engine.events import (
+    AttemptFailed,
     AttemptSucceeded,
     CancelAsked,
+    Event,
     Keyed,
+    MapEnded,
     Move,
+    Overgrown,
     PauseAsked,
     RedriveAsked,
     ResumeAsked,
     Signalled,
 )
-from functions.engine.run import OPERATIONS, Operation, Reason, Status
+from functions.engine.run import OPERATIONS, Fault, Operation, Reason, Status
 from tests.support.clock import START
 from tests.support.game import Game, a_flow
 from tests.support.world import journal_of
@@ -119,6 +123,21 @@ def test_a_result_that_comes_with_the_cancellation_is_recorded_and_a_failure_is_
     assert game.statuses == {"a": "succeeded", "b": "cancelled"}
     game = a_game({"a": {}, "b": {}}).claim().cancel().fail("a")
     assert (game.run.status, game.statuses) == (Status.CANCELLED, {"a": "cancelled", "b": "cancelled"})
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda game: AttemptFailed(step="a", attempt=1, fault=Fault(type="x", message="x"), retryable=True, chance=0.5),
+        lambda game: Overgrown(detail="too big"),
+        lambda game: MapEnded(step="a", attempt=1, output=[None], failed=1),
+    ],
+)
+def test_a_run_that_is_to_be_cancelled_fails_of_nothing_any_more(ends: Callable[[Game], Event]) -> None:
+    game = a_game({"a": {"map": {"over": [1], "task": "probe.play"}, "timeout": "60s"}}).claim().cancel()
+    game.feed(ends(game))
+    assert (game.run.status, game.run.reason) == (Status.CANCELLED, None)
+    assert "run.failed" not in journal_of(game.run)
 
 
 def test_a_run_whose_holder_died_is_cancelled_at_once() -> None:

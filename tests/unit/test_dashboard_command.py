@@ -1,0 +1,172 @@
+"""`fanfold dashboard` says in one sentence what it misses, and draws what it has."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+from rich.console import Console
+
+from fanfold.cli import main
+from fanfold.dashboard import data, page, picture, terminal
+from fanfold.dashboard.data import Filled, Span
+from fanfold.dashboard.deployed import Alarm
+from fanfold.local import LocalError
+
+BEGIN = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+SPAN = Span(begin=BEGIN, end=BEGIN + timedelta(minutes=10))
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A project without a stack, on a machine without credentials."""
+    (tmp_path / ".fanfold").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    return tmp_path
+
+
+@pytest.fixture
+def an_account(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with mock_aws():
+        yield
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["dashboard", *arguments]) == 2
+    said = capsys.readouterr()
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
+    return said.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("--stack", "local")])
+def test_without_a_stack_it_asks_for_one(
+    nowhere: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    assert "--stack" in complaint(capsys, *arguments)
+
+
+def test_without_credentials_it_says_so(nowhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no AWS credentials" in complaint(capsys, "--stack", "fanfold-prod")
+
+
+def test_without_a_region_it_says_so(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    assert "no AWS region" in complaint(capsys, "--stack", "fanfold-prod")
+
+
+def test_a_stack_that_is_not_there_is_named(an_account: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no stack named 'fanfold-prod'" in complaint(capsys, "--stack", "fanfold-prod")
+
+
+def test_half_a_stack_is_said_to_be_that(an_account: None, capsys: pytest.CaptureFixture[str]) -> None:
+    template = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
+    boto3.client("cloudformation").create_stack(StackName="half", TemplateBody=json.dumps(template))
+    assert "'half' has no dashboard" in complaint(capsys, "--stack", "half")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--hours", "0"), ("--hours", "1000", "--period", "60"), ("--watch", "--json"), ("--period", "0")],
+)
+def test_what_can_not_be_asked_for_is_usage(nowhere: Path, arguments: tuple[str, ...]) -> None:
+    assert main(["dashboard", *arguments]) == 2
+
+
+ALARM = Alarm(arn="arn:1", name="Stuck", state="ALARM", what="It is stuck.", threshold=1, comparison="", metric=None)
+
+
+def a_page() -> list[Filled]:
+    """Every kind of widget, with data and without."""
+    place = {"x": 0, "width": 12, "height": 6}
+    rows = [
+        ["F", "A", {"id": "a"}],
+        ["F", "B", {"id": "b", "yAxis": "right"}],
+        [{"expression": "a + nobody", "id": "e", "label": "sum"}],
+    ]
+    marks = {"horizontal": [{"value": 2, "label": "target"}]}
+    widgets = [
+        {"type": "text", **place, "y": 0, "properties": {"markdown": "## Is it done?\nSee [docs](x)."}},
+        {
+            "type": "metric",
+            **place,
+            "y": 6,
+            "properties": {"title": "Runs", "metrics": rows, "period": 60, "annotations": marks},
+        },
+        {
+            "type": "metric",
+            **place,
+            "y": 12,
+            "properties": {"title": "Now", "view": "singleValue", "metrics": [["F", "A"]], "period": 60},
+        },
+        {
+            "type": "metric",
+            **place,
+            "y": 18,
+            "properties": {"title": "Parts", "stacked": True, "metrics": [["F", "A"], ["F", "B"]], "period": 60},
+        },
+        {
+            "type": "metric",
+            **place,
+            "y": 24,
+            "properties": {"title": "Theirs", "metrics": [["AWS/SQS", "C", "QueueName", "q"]], "period": 60},
+        },
+        {"type": "alarm", **place, "y": 30, "properties": {"title": "Alarms", "alarms": ["arn:1", "arn:gone"]}},
+        {"type": "log", **place, "y": 36, "properties": {"title": "Lines"}},
+    ]
+    read = page.read(json.dumps({"widgets": widgets}))
+    values = {"A": (1.0, None, 3.0, *(None,) * 7), "B": tuple(float(n) for n in range(10)), "C": (None,) * 10}
+    return list(data.fill(read, {one: values[one.name] for one in read.metrics}, SPAN))
+
+
+def test_the_terminal_shows_every_widget_with_its_numbers_states_and_problems() -> None:
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115  # closed below
+    console.print(terminal.shown("fanfold-x", a_page(), [ALARM], SPAN))
+    console.file.close()
+    text = console.export_text()
+    for part in ("fanfold-x", "12:00 to 12:10 UTC", "1 alarm", "Is it done?", "Runs", "last 3", "max 9", "no data"):
+        assert part in text
+    for part in (
+        "✗ Stuck: It is stuck.",
+        "? arn:gone",
+        "marked at 2: target",
+        "sum: there is no metric",
+        "a log widget",
+    ):
+        assert part in text
+
+
+def test_the_picture_is_drawn_with_every_kind_of_widget(tmp_path: Path) -> None:
+    file = tmp_path / "page.png"
+    picture.draw(file, "fanfold-x", a_page(), [ALARM], SPAN)
+    assert file.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert file.stat().st_size < 300_000
+
+
+def test_a_picture_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(LocalError, match=r"fanfold\[dashboard\]") as told:
+        picture.draw(tmp_path / "page.png", "x", a_page(), [], SPAN)
+    assert told.value.status == 2
+
+
+def test_a_picture_that_can_not_be_written_says_where(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="no-such-folder") as told:
+        picture.draw(tmp_path / "no-such-folder" / "page.png", "x", a_page()[:1], [], SPAN)
+    assert told.value.status == 2
