@@ -53,7 +53,7 @@ class WorkflowPage(TypedDict):
 
 
 class Estimate(TypedDict):
-    """How long a run accepted now would wait, as if its class's lanes were one queue (null: nobody can tell)."""
+    """How long a run accepted now would wait; None for what nobody can tell yet."""
 
     ahead: int
     drain_per_second: float | None

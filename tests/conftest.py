@@ -31,6 +31,7 @@ GROUPS = {"tests/integration": "stack", "tests/e2e/test_faults.py": "faults", "t
 """Tests that share a deployed stack stay on one worker of a parallel session: a stack is costly to make."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps together what shares a stack, or the bare emulator."""
     for item in items:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +19,8 @@ from fanfold.local import LocalError
 if TYPE_CHECKING:
     from fanfold.explore import Exploration, Point
 
-EVERY = 20
-"""On a pipe the number of tries is told once in so many."""
+EVERY_SECONDS = 5.0
+"""On a pipe the number of tries is told this often."""
 
 
 def explore(
@@ -48,7 +49,7 @@ def explore(
     except ImportError as error:
         raise LocalError(f"Exploring needs what the service needs: fanfold[service] ({error}).", status=2) from error
     try:
-        found = explored(file, given, signals=signals, pairs=pairs, progress=None if json_ else _tell)
+        found = explored(file, given, signals=signals, pairs=pairs, progress=None if json_ else _Progress())
     except InvalidDocument as error:
         problems = "; ".join(f"{problem.pointer}: {problem.detail}" for problem in error.problems)
         raise LocalError(f"{file} is no valid workflow: {problems}.", status=2) from error
@@ -69,11 +70,24 @@ def _signal(text: str) -> tuple[str, Any]:
     return name, json_of(payload, "--signal")
 
 
-def _tell(number: int, total: int, point: Point) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{number} of {total} …", end="" if number < total else "\r\033[K", file=sys.stderr, flush=True)
-    elif number % EVERY == 0:
-        output.say(f"{number} of {total} …")
+class _Progress:
+    """Tells how many tries are made, of how many, how many of them end wrong, and about how long the rest takes."""
+
+    def __init__(self) -> None:
+        self._begun = self._told = time.monotonic()
+        self._wrong = 0
+
+    def __call__(self, number: int, total: int, point: Point) -> None:
+        now = time.monotonic()
+        self._wrong += bool(point.wrong)
+        left = (now - self._begun) / number * (total - number)
+        line = f"{number} of {total}, {self._wrong} of them wrong, {left:.0f} s left …"
+        if sys.stderr.isatty():
+            end = "" if number < total else "\r\033[K"
+            print(f"\r\033[K{line}", end=end, file=sys.stderr, flush=True)
+        elif now - self._told >= EVERY_SECONDS:
+            self._told = now
+            output.say(line)
 
 
 def _print(found: Exploration) -> None:

@@ -48,7 +48,7 @@ def draw(axes: Axes, filled: Filled, when: Span) -> Sequence[Artist]:
         _bounds(other, widget.right)
     if not any(curve.values for curve in curves):
         axes.set_yticks([])
-        nothing = "no data (one of AWS's own: emulators have few)" if filled.of_aws else "no data"
+        nothing = "no data\n(AWS's own: emulators have few)" if filled.of_aws else "no data"
         axes.text(0.5, 0.5, nothing, transform=axes.transAxes, ha="center", va="center", color=FAINT, size=9)
     return drawn
 

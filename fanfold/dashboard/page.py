@@ -113,17 +113,23 @@ class Page:
 
 
 def with_period(page: Page, seconds: int) -> Page:
-    """The page with another period for everything on it, and without marks: those are for its own periods."""
+    """The page with another period for everything on it.
+
+    What was true of its own periods goes: marks, and what an axis of counts says they are in.
+    """
 
     def changed(line: Line) -> Line:
         metric = None if line.metric is None else replace(line.metric, period_seconds=seconds)
         return replace(line, metric=metric, period_seconds=seconds)
 
-    widgets = [
-        replace(widget, lines=[changed(line) for line in widget.lines], marks=() if widget.lines else widget.marks)
-        for widget in page.widgets
-    ]
-    return replace(page, widgets=widgets)
+    def shown(widget: Widget) -> Widget:
+        if not widget.lines:
+            return widget
+        counts = all(line.metric is not None and line.metric.statistic == "Sum" for line in widget.lines)
+        left = replace(widget.left, label=f"in {seconds} s") if counts else widget.left
+        return replace(widget, lines=[changed(line) for line in widget.lines], marks=(), left=left)
+
+    return replace(page, widgets=[shown(widget) for widget in page.widgets])
 
 
 def read(body: str) -> Page:
@@ -235,12 +241,14 @@ def _spelled_out(words: Sequence[str], before: Sequence[str]) -> list[str]:
 
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
-    """The lines so that each comes after those its expression names.
+    """The lines so that each comes after those its expression names, and metrics first: METRICS() means them all.
 
     Raises `FormulaError` when expressions name each other in a circle.
     """
     known = {line.id for line in lines}
-    waiting, done, ordered = list(lines), set[str](), list[Line]()
+    ordered = [line for line in lines if line.metric is not None]
+    waiting = [line for line in lines if line.metric is None]
+    done = {line.id for line in ordered}
     while waiting:
         ready = [line for line in waiting if line.formula is None or (names_in(line.formula) & known) <= done]
         if not ready:

@@ -10,7 +10,9 @@ from typing import Any, Final
 from fanfold.explore.play import Play
 from fanfold.explore.processes import Door, Process
 from fanfold.explore.tasks import Allowed, WatchedTasks
+from functions.adapters.memory import MemoryRunStore
 from functions.engine.message import Received
+from functions.engine.run import Status
 from functions.runtime.attempts import Attempts
 from functions.runtime.isolation import Isolation
 from functions.runtime.mapbatch import MapBatches, Order
@@ -19,6 +21,7 @@ from functions.runtime.runner import Disposition, Runner
 from functions.runtime.settle import Settler
 from functions.runtime.sweep import sweep
 from functions.runtime.terms import terms_of
+from functions.runtime.wakes import AHEAD, PASS_SECONDS
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
@@ -70,8 +73,19 @@ class Crew:
         terms = terms_of(self._play.settings)
         settle = Settler(process.services, self.workflows(), terms)
         while True:
-            await self._services.clock.sleep(60)
-            await sweep(process.services, terms, now=self._services.clock.now(), settle=settle)
+            await self._services.clock.sleep(PASS_SECONDS)
+            if not self._at_rest():
+                await sweep(process.services, terms, now=self._services.clock.now(), settle=settle)
+
+    def _at_rest(self) -> bool:
+        """Whether a pass would find nothing: every run waits for a time that is far away, as it may for days."""
+        runs = self._services.runs
+        assert isinstance(runs, MemoryRunStore)
+        soon = self._services.clock.now() + AHEAD
+        return all(
+            run.terminal or (run.status is Status.WAITING and run.due_at is not None and run.due_at > soon)
+            for run in runs.rows.values()
+        )
 
     async def batch(self, event: Mapping[str, Any]) -> object:
         """The fan-out function; one that dies has failed, and its caller tries again."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from functions.adapters.items import from_item, to_item
 from functions.adapters.maprecords import MemoryMapRecords
 from functions.adapters.marks import MemoryMarks
@@ -15,10 +18,36 @@ from functions.adapters.memory import (
     MemoryTokens,
     RunCodec,
 )
+from functions.adapters.memory.queue import GRAIN_SECONDS
 from functions.adapters.secrets import MemorySecrets
+from functions.engine.message import QueueName, Received
 from functions.engine.ports import Clock, Ids
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services
+
+SHORT_POLL_SECONDS: Final = 1
+"""Who waits no longer than this has something else to do."""
+
+FOREVER_SECONDS: Final = 366 * 86_400.0
+"""Longer than any run."""
+
+
+class PatientQueue(MemoryQueue):
+    """Queues whose long polls wait until there is something: days of polls that bring nothing are one call."""
+
+    async def receive(
+        self, queue: QueueName, *, limit: int, wait_seconds: int, visibility_seconds: int
+    ) -> Sequence[Received]:
+        """See `WorkQueue.receive`; a wait of over a second ends with a message only."""
+        if wait_seconds <= SHORT_POLL_SECONDS:
+            return await super().receive(
+                queue, limit=limit, wait_seconds=wait_seconds, visibility_seconds=visibility_seconds
+            )
+        while not (taken := self._take(queue, limit, visibility_seconds)):
+            hidden = self._queue(queue).hidden
+            seconds = hidden[0][0] - self._clock.monotonic() if hidden else FOREVER_SECONDS
+            await self._change(queue, max(seconds, GRAIN_SECONDS))
+        return taken
 
 
 def memory_services(settings: Settings, clock: Clock, ids: Ids) -> tuple[Services, MemoryFanOut]:
@@ -26,7 +55,7 @@ def memory_services(settings: Settings, clock: Clock, ids: Ids) -> tuple[Service
 
     Every record makes the round trip it makes in the real table.
     """
-    queue, blobs = MemoryQueue(clock), MemoryBlobs()
+    queue, blobs = PatientQueue(clock), MemoryBlobs()
     fan_out = MemoryFanOut(blobs, queue)
     wired = Services(
         settings=settings,

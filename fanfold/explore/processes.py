@@ -16,9 +16,6 @@ from functions.runtime.wiring import Services
 LATENCY_SECONDS: Final = 0.004
 """What a call to a service takes before it is carried out: others get their turn meanwhile."""
 
-PATIENT_SECONDS: Final = 20
-"""A poll that waits, waits here until there is something: hours of polls that bring nothing are one call."""
-
 PORTS: Final = ("runs", "queue", "places", "blobs", "catalog", "map_records", "fan_out")
 
 
@@ -144,10 +141,6 @@ async def _carried_out(
             return await inner(*args, **given)
         finally:
             PROCESS.reset(token)
-    if (name, method) == ("queue", "receive") and given.get("wait_seconds", 0) > 1:
-        while not (result := await inner(*args, **{**given, "wait_seconds": PATIENT_SECONDS})):
-            continue
-        return result
     return await inner(*args, **given)
 
 

@@ -48,6 +48,7 @@ class Bound:
 
 
 UNBOUND: Final = Bound()
+USUAL: Final = Urgency()
 
 
 def position(lanes: Sequence[str], priority: int) -> int:

@@ -30,6 +30,9 @@ from functions.runtime.settings import Settings
 from functions.tasks.context import Context
 from functions.tasks.registry import Find, TaskDef, find
 
+_GRAIN_SECONDS = 0.01
+"""The shortest wait for a grace to be over: a clock may wake a moment early."""
+
 GRACE_SECONDS = 2.0
 """How long a task may go on after it was told to stop before its process counts as spent."""
 
@@ -74,6 +77,7 @@ class Attempts:
         self._slots: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
         self._lingering: dict[asyncio.Task[Any] | threading.Thread, float] = {}
         self._spent = False
+        self._told = asyncio.Event()
 
     @property
     def spent(self) -> bool:
@@ -86,6 +90,16 @@ class Attempts:
         if any(now >= until for until in self._still_going().values()):
             self._spent = True
         return self._spent
+
+    async def until_spent(self) -> None:
+        """Returns once the process is spent; wakes for nothing as long as every task stops when it is told to."""
+        while not self.spent:
+            going = self._still_going()
+            if going:
+                await self._clock.sleep(max(_GRAIN_SECONDS, min(going.values()) - self._clock.monotonic()))
+            else:
+                self._told.clear()
+                await self._told.wait()
 
     @property
     def lingering(self) -> int:
@@ -144,7 +158,7 @@ class Attempts:
         except asyncio.CancelledError:
             context.cancellation.set()
             child.cancel()
-            self._lingering[child] = self._clock.monotonic() + self._grace_seconds
+            self._watch(child)
             # Its `finally` blocks are part of the attempt; one that never ends is not waited for.
             await asyncio.wait({child}, timeout=self._grace_seconds)
             raise
@@ -180,7 +194,7 @@ class Attempts:
             try:
                 result = await ended
             except asyncio.CancelledError:
-                self._lingering[thread] = self._clock.monotonic() + self._grace_seconds
+                self._watch(thread)
                 raise
         if isinstance(result, Succeeded | Failed):
             return result
@@ -195,6 +209,11 @@ class Attempts:
         if self._slots is None or self._slots[0] is not loop:
             self._slots = (loop, asyncio.Semaphore(self._settings.concurrency))
         return self._slots[1]
+
+    def _watch(self, going: asyncio.Task[Any] | threading.Thread) -> None:
+        """Nobody waits any more for what was told to stop."""
+        self._lingering[going] = self._clock.monotonic() + self._grace_seconds
+        self._told.set()
 
     def _still_going(self) -> Mapping[asyncio.Task[Any] | threading.Thread, float]:
         self._lingering = {

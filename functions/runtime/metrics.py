@@ -110,7 +110,7 @@ class Metric(StrEnum):
 
     # What is about to break?
     LEASE_RENEWALS = _of_class("LeaseRenewals")
-    CLAIMS_LOST = _of_class("ClaimsLost")  # somebody else took the run first
+    CLAIMS_LOST = _of_class("ClaimsLost")  # a claim found the run taken; those of repeated envelopes, too
     RUNS_LOST = _of_class("RunsLost")  # a holder lost its run: its lease ran out, or somebody else has it
     FENCED_WRITES = _of_class("FencedWrites")  # of them, those that learned it by a write that was refused
     CRASHES = _of_class("Crashes")  # a claim found a running record with a dead lease

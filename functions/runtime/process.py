@@ -39,9 +39,6 @@ FAULT_PAUSE_SECONDS = 2.0
 METRICS_SECONDS = 60.0
 """How often a process writes its metrics."""
 
-SPENT_CHECK_SECONDS = 0.5
-"""How often a process asks whether a task that would not stop has spent it."""
-
 
 class Exit(Enum):
     """Why a worker process ended."""
@@ -205,8 +202,7 @@ class Worker:
 
     async def _watch(self) -> None:
         """A process with a thread that can't be stopped takes no new run (R7)."""
-        while not self._attempts.spent:
-            await self._services.clock.sleep(SPENT_CHECK_SECONDS)
+        await self._attempts.until_spent()
         logger().warning("a task would not stop; this process ends once its runs are settled")
         self.stop()
 

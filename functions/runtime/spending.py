@@ -11,6 +11,7 @@ from functions.runtime.tally import count
 
 _TABLE: Final = frozenset({Client.DYNAMODB, Client.DYNAMODB_ONCE})
 _QUEUES: Final = frozenset({Client.SQS, Client.SQS_ONCE, Client.SQS_RECEIVE})
+_OBJECTS: Final = {"get_object": Metric.BUCKET_READS, "put_object": Metric.BUCKET_WRITES}
 _WRITES: Final = frozenset({"put_item", "update_item", "delete_item"})
 
 
@@ -21,8 +22,8 @@ def asking(client: Client, operation: str, parameters: Mapping[str, Any]) -> Map
         return {**parameters, "ReturnConsumedCapacity": "TOTAL"}
     if client in _QUEUES:
         count(Metric.QUEUE_CALLS)
-    elif client is Client.S3:
-        count(Metric.BUCKET_READS if operation == "get_object" else Metric.BUCKET_WRITES)
+    elif operation in _OBJECTS:
+        count(_OBJECTS[operation])
     return parameters
 
 

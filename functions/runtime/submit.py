@@ -24,7 +24,7 @@ from functions.engine.errors import (
     Unanswered,
     Unavailable,
 )
-from functions.engine.lanes import UNBOUND, Bound, Urgency, lane_of
+from functions.engine.lanes import UNBOUND, USUAL, Bound, Urgency, lane_of
 from functions.engine.message import Envelope, QueueName, first_version
 from functions.engine.ports import Absent, Blobs, Clock, Ids, NotSent, Outgoing, Places, RunKey, RunStore, WorkQueue
 from functions.engine.run import Origin, Place, Run
@@ -48,7 +48,7 @@ class Submission:
     workflow: str
     workflow_version: str | None = None
     input: Value = field(default_factory=dict)
-    urgency: Urgency = Urgency()
+    urgency: Urgency = USUAL
     bound: Bound = UNBOUND
     tags: Mapping[str, str] = field(default_factory=dict)
     delay_seconds: float = 0

@@ -54,7 +54,7 @@ READ_SECONDS: Final = 5
 RECEIVE_SECONDS: Final = 25
 """A receive waits up to 20 s for its answer."""
 POLLING_THREADS: Final = 8
-"""Receives wait in threads of their own (a class has up to three lanes and `resume`): no commit waits behind them."""
+"""Receives wait in threads of their own (a class has up to five lanes, and `resume`): no commit waits behind them."""
 
 _ASKED_AT: Final = "fanfold_asked_at"
 """In a request's context: when it was made, on this machine's wall clock."""

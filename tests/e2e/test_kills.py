@@ -71,7 +71,8 @@ def stands_at(moment: Moment, name: str, run: Run, executed: Collection[Executio
 
 def strike(site: Site, chains: Sequence[str], kill: Kill, moment: Moment, name: str) -> bool:
     """Kill the process that holds a chain at this moment. False when no chain will come there any more."""
-    while True:
+    patience_ends = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < patience_ends:
         rows = site.rows(chains)
         executed = gather(rows, site.ledger).executed
         for run in rows.values():
@@ -82,6 +83,8 @@ def strike(site: Site, chains: Sequence[str], kill: Kill, moment: Moment, name: 
             return False
         site.sweep_in_turn()
         time.sleep(0.02)
+    states = [(run.id, str(run.status), run.epoch, list(run.steps)) for run in site.rows(chains).values()]
+    raise AssertionError(f"nobody was met at {name} ({moment.value}): {states}; logs in {site.state}")
 
 
 def _is_past(moment: Moment, name: str, run: Run) -> bool:

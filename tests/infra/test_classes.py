@@ -88,9 +88,12 @@ def test_more_classes_than_a_functions_environment_holds_are_refused_at_synth() 
 
 
 def test_the_example_in_the_documentation_is_a_class_more(synth: Callable[..., Synthesised]) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", OPERATIONS.read_text(encoding="utf-8"), re.DOTALL)
-    added = tomllib.loads(example)
-    given = {**tomllib.loads(FILE.read_text(encoding="utf-8")), **added}
+    examples = re.findall(r"```toml\n(.*?)```", OPERATIONS.read_text(encoding="utf-8"), re.DOTALL)
+    base = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    for example in examples:
+        assert configured({**base, **tomllib.loads(example)}).classes.keys() >= base.keys()
+    added = tomllib.loads(examples[0])
+    given = {**base, **added}
     stack = synth({"stage": "dev", "classes": given})
     (function, *_) = workers(stack).values()
 

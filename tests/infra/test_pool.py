@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +22,17 @@ Json = dict[str, Any]
 
 
 def classes(**fargate: Any) -> str:
-    return json.dumps({"model": {}, "harness": {"pool": "process", "fargate": fargate}})
+    return json.dumps({"harness": {"pool": "process", "lanes": ["normal"], "fargate": fargate}})
 
 
 @pytest.fixture(scope="module")
 def pooled(synth: Callable[..., Synthesised]) -> Synthesised:
     """A class that containers work on, built from the Dockerfile; the rules have passed it."""
-    return synth({"stage": "prod", "classes": classes(min_tasks=1, max_tasks=20, concurrency=8)}, nag=True)
+    fargate = {"min_tasks": 1, "max_tasks": 20, "concurrency": 8}
+    return synth(
+        {"stage": "prod", "classes": json.dumps({"model": {}, "harness": {"pool": "process", "fargate": fargate}})},
+        nag=True,
+    )
 
 
 def container(stack: Synthesised) -> Json:
@@ -154,6 +160,16 @@ def test_an_image_that_was_pushed_is_pulled_by_its_name(synth: Callable[..., Syn
 def test_containers_that_fargate_does_not_have_are_refused_by_name(given: Any, names: str) -> None:
     with pytest.raises(ValueError, match=names):
         fargate_of(given)
+
+
+def test_the_example_in_the_documentation_is_a_class_of_containers() -> None:
+    operations = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    (example,) = (e for e in re.findall(r"```toml\n(.*?)```", operations, re.DOTALL) if "fargate" in e)
+    context: Json = {"classes": tomllib.loads(example)}
+
+    (config,) = Config.from_context(context.get).classes.values()
+    assert config.fargate is not None
+    assert config.max_step_seconds > 900
 
 
 def test_containers_are_for_classes_of_processes() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from functions.adapters import items
 from functions.runtime.settings import Settings
-from tests.infra.conftest import Synthesised
+from tests.infra.conftest import ONE_CLASS, Synthesised
 
 DAY = 24 * 60 * 60
 MODULES = {"api", "authorizer", "worker", "fanout", "deadletter", "sweeper"}
@@ -168,7 +168,8 @@ def test_no_object_expires_before_the_longest_run(prod: Synthesised) -> None:
 
 
 def test_objects_live_as_much_longer_as_runs_may(synth: Callable[..., Synthesised]) -> None:
-    (bucket,) = synth({"local": "true", "settings": '{"max_life_days": 40}'}).all("AWS::S3::Bucket").values()
+    stack = synth({"local": "true", "classes": ONE_CLASS, "settings": '{"max_life_days": 40}'})
+    (bucket,) = stack.all("AWS::S3::Bucket").values()
     (rule,) = bucket["LifecycleConfiguration"]["Rules"]
 
     assert rule["ExpirationInDays"] == 70
@@ -189,7 +190,7 @@ def test_every_function_has_a_role_and_a_log_of_its_own(prod: Synthesised) -> No
     assert len({f["Role"]["Fn::GetAtt"][0] for f in functions}) == len(MODULES)
     logs = {f["LoggingConfig"]["LogGroup"]["Ref"] for f in functions}
     assert len(logs) == len(MODULES)
-    assert all(prod.all("AWS::Logs::LogGroup")[name]["RetentionInDays"] == 30 for name in logs)
+    assert all(prod.all("AWS::Logs::LogGroup")[name]["RetentionInDays"] == 90 for name in logs)
 
 
 def test_no_permission_is_wider_than_the_resources_it_names(prod: Synthesised) -> None:

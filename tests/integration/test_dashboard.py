@@ -283,6 +283,27 @@ def test_every_alarm_on_a_single_metric_follows_its_threshold(load: Load) -> Non
         assert states == (["OK", "ALARM"] if over else ["ALARM", "OK"]), alarm["AlarmName"]
 
 
+def test_more_metrics_than_one_call_takes_are_asked_for_in_several(load: Load) -> None:
+    cloudwatch = load.deployment.cloudwatch
+    namespace = f"Test-{uuid.uuid4().hex[:8]}"
+    asked: list[int] = []
+
+    def count(params: Any, **given: Any) -> None:
+        asked.append(len(params["MetricDataQueries"]))
+
+    cloudwatch.meta.events.register("provide-client-params.cloudwatch.GetMetricData", count)
+    put: Any = [{"MetricName": f"M{n}", "Dimensions": [{"Name": "a", "Value": "b"}], "Value": n} for n in range(501)]
+    cloudwatch.put_metric_data(Namespace=namespace, MetricData=put)
+    metrics = [
+        Asked(namespace=namespace, name=f"M{n}", dimensions=(("a", "b"),), statistic="Maximum", period_seconds=300)
+        for n in range(501)
+    ]
+    found = load.series(metrics)
+    cloudwatch.meta.events.unregister("provide-client-params.cloudwatch.GetMetricData", count)
+    assert [max(v for v in found[metric] if v is not None) for metric in metrics] == list(range(501))
+    assert asked == [500, 1]
+
+
 def test_the_command_shows_the_page_in_the_terminal_and_as_a_picture(load: Load, stack: LocalStack) -> None:
     picture = Path(stack.ledger).parent / "page.png"
     shown = fanfold(stack, "dashboard", "--png", str(picture), "--hours", "1")

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, deploy, emulator
+from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, bridge, deploy, emulator
 from fanfold.deploy import Options
 from fanfold.local import LocalError, LocalStack
 from tests.integration.conftest import free_port
@@ -214,6 +214,7 @@ def test_the_file_tells_what_others_need(stack: LocalStack) -> None:
     assert told["env"]["FANFOLD_TABLE"] == told["table"]
     assert (told["pid"] is None) == bool(ENDPOINT)
     assert emulator.answers(told["endpoint"])
+    assert bridge.is_ours(told["bridge_pid"], Path(stack.ledger).parent)
 
 
 @pytest.mark.usefixtures("own_emulator")

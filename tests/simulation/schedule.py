@@ -57,8 +57,6 @@ def instrumented() -> Iterator[None]:
     try:
         with (
             patch.object(Runner, "handle", watched),
-            # Asked twice a second it would be most of what a schedule does; no task here has a thread.
-            patch.object(process, "SPENT_CHECK_SECONDS", 60.0),
             patch.object(process, "flush", lambda: None),
             # Idle polls are most of what goes on; SQS lets none wait longer.
             patch.object(process, "POLL_SECONDS", MAX_WAIT_SECONDS),

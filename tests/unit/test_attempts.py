@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import math
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from functions.engine.errors import Fail, Retry
 from functions.runtime.attempts import Attempts, Failed, Job, Outcome, Succeeded
 from functions.runtime.clock import SystemClock
 from functions.runtime.settings import Settings
+from functions.runtime.telemetry import about, logger
 from functions.tasks import registry
 from functions.tasks.context import Context
 from functions.tasks.registry import task
@@ -99,6 +101,19 @@ async def test_a_task_gets_its_input_needs_and_context(attempts: Attempts) -> No
     outcome = await attempts.run(job, emit=ignored)
     assert isinstance(outcome, Succeeded)
     assert outcome.output == [{"a": 1}, {"left": 7}, "r1", 2, 3, True]
+
+
+async def test_what_a_task_logs_has_its_runs_id_in_a_thread_too(
+    attempts: Attempts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def say() -> None:
+        logger().info("from a task")
+
+    with about("r1"):
+        for function in both(say):
+            await outcome_of(attempts, function)
+    told = [json.loads(line)["correlation_id"] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["r1", "r1"]
 
 
 async def test_a_task_that_changes_its_input_changes_only_its_copy(attempts: Attempts) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import boto3
 import pytest
-from moto import mock_aws
 from rich.console import Console
 
 from fanfold.cli import main
@@ -38,11 +36,12 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def an_account(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def an_account(nowhere: Path, emulator_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An account's address, with credentials for it in the environment."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    with mock_aws():
-        yield
+    monkeypatch.setenv("AWS_ENDPOINT_URL", emulator_url)
+    return emulator_url
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -71,13 +70,19 @@ def test_without_a_region_it_says_so(
     assert "no AWS region" in complaint(capsys, "--stack", "fanfold-prod")
 
 
-def test_a_stack_that_is_not_there_is_named(an_account: None, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.emulator
+def test_a_stack_that_is_not_there_is_named(an_account: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no stack named 'fanfold-prod'" in complaint(capsys, "--stack", "fanfold-prod")
 
 
-def test_half_a_stack_is_said_to_be_that(an_account: None, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.emulator
+def test_half_a_stack_is_said_to_be_that(
+    an_account: str, session: boto3.Session, capsys: pytest.CaptureFixture[str]
+) -> None:
     template = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
-    boto3.client("cloudformation").create_stack(StackName="half", TemplateBody=json.dumps(template))
+    cloudformation = session.client("cloudformation", endpoint_url=an_account)
+    cloudformation.create_stack(StackName="half", TemplateBody=json.dumps(template))
+    cloudformation.close()
     assert "'half' has no dashboard" in complaint(capsys, "--stack", "half")
 
 

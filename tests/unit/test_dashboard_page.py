@@ -145,14 +145,16 @@ def test_an_expression_that_gives_several_series_is_several_lines() -> None:
     assert [(c.label, c.series[0]) for c in found.curves] == [("half 1", 1), ("half 2", 2), ("A", 2), ("B", 4)]
 
 
-def test_another_period_is_everybodys_and_takes_the_marks_away() -> None:
-    read = page.read(
-        body(graph(["F", "A"], [{"expression": "1 * m", "id": "e"}], annotations={"horizontal": [{"value": 1}]}))
-    )
-    (widget,) = with_period(read, 60).widgets
-    assert ([line.period_seconds for line in widget.lines], list(widget.marks)) == ([60, 60], [])
-    assert widget.lines[0].metric is not None
-    assert widget.lines[0].metric.period_seconds == 60
+def test_another_period_is_everybodys_and_what_was_true_of_its_own_is_gone() -> None:
+    marks = {"horizontal": [{"value": 1}]}
+    axes = {"left": {"label": "in 5 min"}}
+    counts = graph(["F", "A", {"stat": "Sum"}], annotations=marks, yAxis=axes)
+    mixed = graph(["F", "A", {"id": "m"}], [{"expression": "1 * m", "id": "e"}], yAxis=axes)
+    first, second = with_period(page.read(body(counts, mixed)), 60).widgets
+    assert ([line.period_seconds for line in second.lines], list(first.marks)) == ([60, 60], [])
+    assert (first.left.label, second.left.label) == ("in 60 s", "in 5 min")
+    assert first.lines[0].metric is not None
+    assert first.lines[0].metric.period_seconds == 60
 
 
 def test_a_span_has_whole_periods() -> None:
@@ -182,7 +184,7 @@ def test_numbers_are_short(value: float, shown: str) -> None:
 
 def test_a_series_is_a_row_of_blocks_with_its_gaps() -> None:
     assert blocks((0, None, 7, 3.5), 10) == "▁ █▅"
-    assert blocks((1, 9, None, None, 2, 2), 3) == "█ ▂"
+    assert blocks((1, 9, None, None, 2, 2), 3) == "█ ▃"
     assert blocks((5, 5), 10) == "██"
     assert blocks((0, 0), 10) == "▁▁"
     assert blocks((None, None), 10) == ""

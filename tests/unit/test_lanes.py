@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from functions.engine.message import Envelope, QueueName
 from functions.engine.run import Status
 from functions.runtime.process import POLL_SECONDS
 from functions.runtime.settings import ClassSettings, Settings
+from tests.support.faults import Fault
 from tests.support.virtual import loop, virtually
 from tests.support.world import Process, World
 
@@ -199,3 +201,21 @@ async def test_told_to_stop_while_it_waits_at_all_lanes_it_leaves_no_message_hid
     assert (await world.queue.depth(QueueName(class_name="model", role="low"))).visible == 1
     assert (await world.row(envelope)).status is Status.QUEUED
     assert loop().tasks_of(process.name) == set()
+
+
+@virtually
+async def test_whatever_comes_in_whichever_lane_is_executed_once_though_queues_fail_now_and_then() -> None:
+    world = world_with_lanes()
+    chance = random.Random(7)
+    process = world.process()
+    process.queue.rule("receive", lambda *_, **__: Fault.DOWN if chance.random() < 0.1 else Fault.NONE)
+    envelopes: list[Envelope] = []
+    async with process.worker(concurrency=3, lanes=THREE):
+        for _ in range(60):
+            for _ in range(chance.randrange(4)):
+                envelopes += await submitted(world, 1, chance.choice(THREE), ms=chance.randrange(2_000))
+            await asyncio.sleep(chance.random() * 3)
+        await all_ended(world, envelopes)
+    assert len([entry for entry in world.log if entry.what == "start"]) == len(envelopes)
+    given_back = [call for call in process.queue.calls if call.method == "hide"]
+    assert len(given_back) < len(envelopes) / 2

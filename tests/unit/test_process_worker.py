@@ -9,6 +9,7 @@ import pytest
 
 from functions.engine.message import Envelope, Wake
 from functions.engine.run import Status
+from functions.runtime.attempts import GRACE_SECONDS
 from functions.runtime.process import POLL_SECONDS, Exit, serve
 from functions.runtime.settings import ClassSettings, Settings
 from tests.support.faults import Fault, Slow
@@ -252,8 +253,8 @@ async def test_a_spent_process_takes_nothing_new_and_says_so() -> None:
     async with process.worker() as worker:
         await asyncio.sleep(1)
         stubborn = process.begin(asyncio.sleep(1_000))
-        worker._attempts._lingering[stubborn] = loop().time()
-        await asyncio.sleep(1)
+        worker._attempts._watch(stubborn)
+        await asyncio.sleep(GRACE_SECONDS + 0.1)
         (late,) = await many(world, 1, one(100))
         assert await process.working is Exit.SPENT
     assert (await world.row(envelope)).status is Status.SUCCEEDED
