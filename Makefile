@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export CDK_DISABLE_CLI_TELEMETRY := true
 
-.PHONY: help setup bench demo test test-fast test-localstack simulate faults check format lock synth clean
+.PHONY: help setup bench demo test test-fast test-localstack simulate hostile faults check format lock synth clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,7 +35,7 @@ test: $(READY)  ## Every test, the emulator included
 test-fast: $(READY)  ## Only the tests that need neither emulator nor CDK
 	@$(BIN)/python -m pytest -q tests/unit tests/arch tests/contract -m "not emulator"
 
-# 100,000 schedules should take about an hour on two processors (62 ms each, extrapolated): make simulate SEEDS=100000
+# 100,000 schedules should take about half an hour on two idle processors (40 ms each, extrapolated).
 SEEDS ?= 2000
 FIRST ?= 1
 simulate: $(READY)  ## Play SEEDS schedules of faults from seed FIRST on, over all processors
@@ -47,6 +47,12 @@ SEED ?= 1
 faults: $(READY)  ## Kill, freeze, purge and restart under RUNS runs on the local stack, chances from SEED
 	@FAULTS_RUNS=$(RUNS) FAULTS_SEED=$(SEED) $(BIN)/python -m pytest tests/e2e/test_faults.py tests/e2e/test_kills.py \
 	  --durations=0
+
+# Other examples each time; as `make test` has them they are the same each time.
+TIMES ?= 100
+hostile: $(READY)  ## Try TIMES as many hostile requests and documents as `make test` does
+	@HOSTILE_TIMES=$(TIMES) $(BIN)/python -m pytest -n 2 tests/unit/test_hostile_calls.py \
+	  tests/unit/test_hostile_documents.py tests/unit/test_hostile_requests.py
 
 # Nothing is started or stopped there; what the tests deploy is deleted again. docs/development.md has what is needed.
 test-localstack: $(READY)  ## The integration tests in an emulator that runs: make test-localstack ENDPOINT=URL [API=rest]

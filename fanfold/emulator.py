@@ -11,6 +11,7 @@ import contextlib
 import importlib.metadata
 import os
 import runpy
+import shutil
 import signal
 import socket
 import subprocess
@@ -64,7 +65,7 @@ def start(port: int, state: Path, environ: Mapping[str, str]) -> int:
     """
     check_version()
     check_port(port)
-    state.mkdir(parents=True, exist_ok=True)
+    _scratch(state).mkdir(parents=True, exist_ok=True)
     log = state / "emulator.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -97,7 +98,13 @@ def _environment(port: int, state: Path, environ: Mapping[str, str]) -> dict[str
         "STATE_DIR": str(state / "emulator"),
         "S3_DATA_DIR": str(state / "emulator" / "s3"),
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(_scratch(state)),
     }
+
+
+def _scratch(state: Path) -> Path:
+    """Where the emulator unpacks functions: it leaves behind what it unpacked."""
+    return state / "scratch"
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -161,6 +168,7 @@ def stop(pid: int, port: int, state: Path) -> bool:
         time.sleep(0.05)
     # Workers that ignore SIGTERM must not stay: the group is gone once nobody is left in it.
     _signal_group(pid, signal.SIGKILL)
+    shutil.rmtree(_scratch(state), ignore_errors=True)
     return True
 
 

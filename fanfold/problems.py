@@ -15,6 +15,7 @@ ApiError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 
@@ -31,10 +32,20 @@ class NotFanfold(ApiError):
 
 
 class Problem(ApiError):
-    """The service said no: `status`, a stable `type`, a `title`, a `detail`, and `errors` where there are several."""
+    """The service said no: `status`, a stable `type`, a `title`, a `detail`, and `errors` where there are several.
+
+    `more` is what else it said (RFC 9457's extension members), as `parameter` or `estimate`.
+    """
 
     def __init__(
-        self, *, status: int, type: str, title: str, detail: str, errors: tuple[Mapping[str, Any], ...]
+        self,
+        *,
+        status: int,
+        type: str,
+        title: str,
+        detail: str,
+        errors: tuple[Mapping[str, Any], ...],
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         reasons = "; ".join(f"{e.get('pointer') or '/'}: {e.get('detail', '')}" for e in errors)
         super().__init__(f"{title}: {reasons}" if reasons else detail or title)
@@ -43,10 +54,12 @@ class Problem(ApiError):
         self.title = title
         self.detail = detail
         self.errors = errors
+        self.more = more
 
     def content(self) -> dict[str, Any]:
         """The problem as the JSON object it came as (RFC 9457)."""
         content: dict[str, Any] = {
+            **self.more,
             "type": self.type,
             "title": self.title,
             "status": self.status,
@@ -88,6 +101,8 @@ class Refused(Problem):
         return super().content() | ({} if when is None else {"retry_after": when})
 
 
+_MEMBERS = frozenset({"type", "title", "status", "detail", "errors", "message"})
+
 _BY_STATUS: Mapping[int, type[Problem]] = {
     400: Invalid,
     401: Unauthorized,
@@ -110,6 +125,7 @@ def problem(status: int, body: Any, *, retry_after_seconds: float | None = None)
         "title": str(stated.get("title") or stated.get("message") or f"HTTP {status}"),
         "detail": str(stated.get("detail", "")),
         "errors": tuple(e for e in errors if isinstance(e, Mapping)) if isinstance(errors, list) else (),
+        "more": {name: value for name, value in stated.items() if name not in _MEMBERS},
     }
     if status == 429:
         return Refused(retry_after_seconds=retry_after_seconds, **facts)

@@ -84,15 +84,19 @@ def span(page: Page, *, now: datetime, hours: float | None) -> Span:
 
 
 def fetch(cloudwatch: CloudWatchClient, metrics: Sequence[Metric], when: Span) -> Mapping[Metric, Series]:
-    """The series of each metric. boto3's errors fly."""
+    """The series of each metric. boto3's errors fly.
+
+    The calls begin at a whole period: CloudWatch would else count periods from wherever the call begins.
+    """
+    longest = max((metric.period_seconds for metric in metrics), default=1)
     found: dict[Metric, dict[int, float]] = {metric: {} for metric in metrics}
     numbered = list(enumerate(metrics))
     for start in range(0, len(numbered), QUERIES):
         asked = {f"q{number}": metric for number, metric in numbered[start : start + QUERIES]}
         pages = cloudwatch.get_paginator("get_metric_data").paginate(
             MetricDataQueries=[_query(id_, metric) for id_, metric in asked.items()],
-            StartTime=when.begin,
-            EndTime=when.end,
+            StartTime=datetime.fromtimestamp(when.first(longest) * longest, UTC),
+            EndTime=datetime.fromtimestamp(when.last(longest) * longest, UTC),
             ScanBy="TimestampAscending",
         )
         for result in (result for page in pages for result in page["MetricDataResults"]):

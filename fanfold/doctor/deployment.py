@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
@@ -49,7 +49,7 @@ class Queue:
     class_name: str
     role: str
     url: str
-    attributes: Mapping[str, str]
+    attributes: Mapping[str, str] = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.class_name}/{self.role}"

@@ -6,17 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fanfold.doctor.deployment import Deployment, Queue, Resource
+from fanfold.doctor.deployment import Deployment, Queue
 from fanfold.doctor.finding import Check, Finding
+from fanfold.doctor.redrive import DEAD_DAYS, SOURCE_DAYS
 from functions.engine.message import DEAD, RESUME
 
 PARTIAL = "ReportBatchItemFailures"
 DEPLOY = "Deploy the stack again."
+OFF = ("Disabled", "Disabling")
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
     """A queue nobody takes from, or not as the protocol wants it."""
     by_arn = {mapping["EventSourceArn"]: (resource, mapping) for resource, mapping in deployment.mappings}
+    disabled: dict[tuple[str, bool], dict[Queue, str]] = defaultdict(dict)
     for queue in deployment.queues:
         if queue.role != DEAD and f"worker-{queue.class_name}" not in deployment.functions:
             continue  # processes work on this class
@@ -25,20 +28,26 @@ def find(deployment: Deployment) -> Iterator[Finding]:
                 what=f"No function takes from queue {queue}.", why="What is in it waits for ever.", fix=DEPLOY
             )
             continue
-        yield from _of_queue(queue, *by_arn[queue.arn])
+        resource, mapping = by_arn[queue.arn]
+        if mapping["State"] in OFF and resource.properties.get("Enabled", True):
+            disabled[queue.class_name, queue.role == DEAD][queue] = mapping["UUID"]
+        yield from _of_queue(queue, mapping)
+    for (_, dead), of_class in disabled.items():
+        yield _disabled(of_class, days=DEAD_DAYS if dead else SOURCE_DAYS)
 
 
-def _of_queue(queue: Queue, resource: Resource, mapping: Mapping[str, Any]) -> Iterator[Finding]:
-    asked = resource.properties.get("Enabled", True)
-    if mapping["State"] in ("Disabled", "Disabling") and asked:
-        yield Finding(
-            what=f"The mapping of queue {queue} is disabled, the template has it enabled.",
-            why="Somebody drained the deployment or stopped it: messages wait, and are deleted after "
-            + ("14" if queue.role == DEAD else "7")
-            + " days.",
-            fix="Enable it when the work is done (aws lambda update-event-source-mapping --enabled --uuid "
-            f"{mapping['UUID']}), or deploy with `-c mappings=false` if worker processes take from it.",
-        )
+def _disabled(mappings: Mapping[Queue, str], *, days: int) -> Finding:
+    queues = ", ".join(map(str, mappings))
+    return Finding(
+        what=f"Nothing is taken from {queues}: disabled, though the template has it enabled.",
+        why=f"Somebody drained the deployment or stopped it: messages wait, and are deleted after {days} days.",
+        fix="When the work is done: aws lambda update-event-source-mapping --enabled --uuid "
+        + ", then the same with ".join(mappings.values())
+        + ". If worker processes take over for good, deploy with `-c mappings=false`.",
+    )
+
+
+def _of_queue(queue: Queue, mapping: Mapping[str, Any]) -> Iterator[Finding]:
     if PARTIAL not in mapping.get("FunctionResponseTypes", ()):
         yield Finding(
             what=f"The mapping of queue {queue} does not report single failures ({PARTIAL}).",
@@ -64,7 +73,7 @@ def find_concurrency(deployment: Deployment) -> Iterator[Finding]:
     for _, mapping in deployment.mappings:
         queue, function = by_arn.get(mapping["EventSourceArn"]), names.get(mapping["FunctionArn"])
         limit = mapping.get("ScalingConfig", {}).get("MaximumConcurrency")
-        if queue is None or function is None or mapping["State"] in ("Disabled", "Disabling"):
+        if queue is None or function is None or mapping["State"] in OFF:
             continue
         if limit is None:
             yield Finding(

@@ -18,11 +18,6 @@ READS = 3
 """How often a record that changes under the reader is read anew."""
 
 
-async def journal(services: Services, run: Run) -> tuple[Entry, ...]:
-    """All of a run's events, from the first on, in order."""
-    return (await whole(services, run)).journal
-
-
 async def page(services: Services, run: Run, *, after: int, limit: int) -> tuple[Run, list[Entry]]:
     """Up to `limit` of a run's events after `after`, and the record they were read by.
 

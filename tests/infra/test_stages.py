@@ -52,4 +52,4 @@ def test_a_stage_that_is_no_name_is_refused(stage: str) -> None:
 
 def test_the_doctor_knows_the_numbers_that_are_deployed() -> None:
     deployed = (config.SOURCE_RETENTION_DAYS, config.DEAD_RETENTION_DAYS, config.MAX_RECEIVES, alarms.THROTTLES_LEAST)
-    assert (redrive.SOURCE_DAYS, redrive.DEAD_DAYS, redrive.MAX_RECEIVES, throttles.LEAST) == deployed
+    assert deployed == (redrive.SOURCE_DAYS, redrive.DEAD_DAYS, redrive.MAX_RECEIVES, throttles.LEAST)

@@ -229,6 +229,7 @@ def _runs(draw: st.DrawFn) -> Run:
             step=draw(step_names),
             attempt=draw(st.none() | st.integers(0, 9)),
             data=draw(st.none() | st.dictionaries(texts(), json_values(), max_size=2)),
+            write_id=draw(st.none() | texts()),
         )
         for number in range(draw(st.integers(0, 4)))
     ]

@@ -121,6 +121,7 @@ def test_with_json_a_problem_is_told_as_the_api_answered_it(server: type[Server]
         "status": 422,
         "detail": "/lane: no",
         "errors": [{"pointer": "/lane", "detail": "no"}],
+        "parameter": "lane",
     }
     server.answer = 422, json.dumps(problem).encode()
     assert main(["submit", "tiny", "--json"]) == 2

@@ -17,6 +17,7 @@ from functions.runtime.openapi import document
 from functions.runtime.routes import CALLS
 from functions.runtime.version import VERSION
 from tests.support.builders import a_token
+from tests.support.examples import examples
 from tests.support.gateway import Gateway
 from tests.support.http import PAIR, TINY, Http, memory_services
 
@@ -60,7 +61,7 @@ def gateway() -> Iterator[Gateway]:
 
 
 @schema.parametrize()
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(**examples(25), suppress_health_check=list(HealthCheck))
 def test_every_call_keeps_to_its_own_description(case: Any, gateway: Gateway) -> None:
     case.headers = {**(case.headers or {}), "Authorization": f"Bearer {TOKEN}"}
     judged_apart = [CHECKS.get_one("negative_data_rejection")] if case.operation.path in JUDGED_APART else []

@@ -17,6 +17,7 @@ from functions.engine.expressions import ExpressionError, compile_template
 from functions.engine.query import compile_expression
 from functions.engine.values import dump
 from functions.engine.workflow import Workflow, check
+from tests.support.examples import examples
 
 TASKS = frozenset({"core.echo", "core.collect"})
 CLASSES = {"model": 840.0}
@@ -73,7 +74,7 @@ def checked(document: Any) -> Workflow | InvalidDocument:
         return error
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(**examples(150), suppress_health_check=list(HealthCheck))
 @given(GARBAGE | DOCUMENTS)
 def test_whatever_a_document_is_it_is_a_workflow_or_a_list_of_problems(document: Any) -> None:
     result = checked(document)
@@ -87,7 +88,7 @@ def test_whatever_a_document_is_it_is_a_workflow_or_a_list_of_problems(document:
         dump(problem.pointer)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(**examples(100), suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(NAMES, st.lists(NAMES, max_size=6, unique=True), min_size=1, max_size=12))
 def test_a_graph_is_accepted_exactly_when_it_has_no_cycle(needs: dict[str, list[str]]) -> None:
     steps = {
@@ -202,7 +203,7 @@ TOKENS = st.sampled_from(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(**examples(250), suppress_health_check=list(HealthCheck))
 @given(st.lists(TOKENS, max_size=25).map("".join) | st.text(max_size=50), GARBAGE)
 def test_an_expression_is_refused_when_read_or_gives_json_or_says_why_not(text: str, value: Any) -> None:
     template, problems = compile_template(f"${{{text}}}", "/input")
