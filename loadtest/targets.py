@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -11,14 +12,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fanfold import Client, deploy, local
+from fanfold import Client, deploy, local, tokens
 from fanfold.deploy import Options
 from fanfold.local import LocalStack
 from functions.runtime.settings import Settings
 from loadtest.environment import differing
+from loadtest.seeding import seed
 
 STOP_SECONDS = 30.0
 """A process that was told to stop and has not by then is killed, and the scenario fails."""
@@ -28,12 +31,15 @@ STOP_SECONDS = 30.0
 class Needs:
     """What a scenario needs its target to be.
 
-    `workers` are process workers of `concurrency` runs each; 0 leaves the work to Lambda functions.
+    `workers` are process workers of `concurrency` runs each; 0 leaves the work to Lambda functions. `pools` are other
+    classes with one process worker each, by how many runs it has at once. `past` ended runs are there already.
     A URL is taken as it is: only its owner can change it.
     """
 
     workers: int = 1
     concurrency: int = 100
+    pools: Mapping[str, int] = field(default_factory=dict)
+    past: int = 0
     max_queue_depth: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -42,7 +48,8 @@ class Needs:
 class Target:
     """A service to load. `stack` and `ledger` are there where it runs on this machine.
 
-    `differing` are the settings that are not as shipped, as far as they can be known.
+    `differing` are the settings that are not as shipped, as far as they can be known. `processes` are the process
+    ids of its workers, by name; in memory of the one process that is everything.
     """
 
     kind: str
@@ -50,11 +57,26 @@ class Target:
     token: str | None
     stack: LocalStack | None = None
     ledger: Path | None = None
+    processes: Mapping[str, int] = field(default_factory=dict)
     differing: Mapping[str, Any] = field(default_factory=dict)
 
     def client(self, *, patience_seconds: float = 60.0) -> Client:
         """A client of its API, to be closed by the caller."""
         return Client(self.url, self.token, patience_seconds=patience_seconds)
+
+    def token_of(self, owner: str, *, tenant: str | None = None) -> str | None:
+        """A token of somebody's own, in the target's tenant or another; a URL has only the token that came with it."""
+        if self.stack is not None:
+            text, _ = tokens.create(
+                self.stack.environment({}),
+                tenant=tenant or deploy.TENANT,
+                owner=owner,
+                scopes=tokens.ALL_SCOPES,
+                now=datetime.now(UTC),
+                draw=secrets.token_bytes,
+            )
+            return text
+        return f"{tenant or 'load'}.{owner}" if self.kind == "memory" else self.token
 
 
 @contextmanager
@@ -77,13 +99,15 @@ def opened(kind: str, needs: Needs, folder: Path) -> Iterator[Target]:
 
 
 @contextmanager
-def workers(stack: LocalStack, count: int, *, concurrency: int, folder: Path) -> Iterator[Sequence[int]]:
-    """So many worker processes on a local stack, ready to take runs; gives their process ids."""
-    command = [sys.executable, "-m", "fanfold.cli", "worker", "--concurrency", str(concurrency)]
+def workers(
+    stack: LocalStack, count: int, *, concurrency: int, folder: Path, class_name: str = "model"
+) -> Iterator[Sequence[int]]:
+    """So many worker processes of a class on a local stack; gives their process ids."""
+    command = [sys.executable, "-m", "fanfold.cli", "worker", "--class", class_name, "--concurrency", str(concurrency)]
     with ExitStack() as running:
         processes: list[subprocess.Popen[bytes]] = []
         for number in range(count):
-            log = running.enter_context((folder / f"worker-{number}.log").open("wb"))
+            log = running.enter_context((folder / f"worker-{class_name}-{number}.log").open("wb"))
             process = subprocess.Popen(
                 command,
                 cwd=folder,
@@ -104,8 +128,10 @@ def workers(stack: LocalStack, count: int, *, concurrency: int, folder: Path) ->
 def _memory(needs: Needs, folder: Path) -> Iterator[Target]:
     ledger = folder / "ledger.jsonl"
     depth = 10_000 if needs.max_queue_depth is None else needs.max_queue_depth
+    pools = {"model": needs.concurrency * max(1, needs.workers), **needs.pools}
     command = [sys.executable, "-m", "loadtest.server", "--ledger", str(ledger), "--max-queue-depth", str(depth)]
-    command += ["--concurrency", str(needs.concurrency * max(1, needs.workers))]
+    command += ["--pools", json.dumps(pools), "--settings", json.dumps(dict(needs.settings))]
+    command += ["--past", str(needs.past)]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
             command, cwd=local.CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
@@ -116,7 +142,14 @@ def _memory(needs: Needs, folder: Path) -> Iterator[Target]:
             if not first:
                 raise RuntimeError(f"the server did not start; see {folder / 'server.log'}")
             said = json.loads(first)
-            yield Target(kind="memory", url=said["url"], token=None, ledger=ledger, differing=said["differing"])
+            yield Target(
+                kind="memory",
+                url=said["url"],
+                token=None,
+                ledger=ledger,
+                processes={"server": process.pid},
+                differing=said["differing"],
+            )
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -134,15 +167,22 @@ def _emulator(needs: Needs, folder: Path) -> Iterator[Target]:
     )
     stack = deploy.up(options, state=state, environ=os.environ, report=_say)
     try:
+        if needs.past:
+            seed(stack, deploy.TENANT, needs.past, report=_say)
         with ExitStack() as running:
-            if needs.workers:
-                running.enter_context(workers(stack, needs.workers, concurrency=needs.concurrency, folder=folder))
+            processes: dict[str, int] = {}
+            pools = {"model": (needs.workers, needs.concurrency), **{name: (1, n) for name, n in needs.pools.items()}}
+            for name, (count, at_once) in pools.items():
+                begun = workers(stack, count, concurrency=at_once, folder=folder, class_name=name)
+                for number, pid in enumerate(running.enter_context(begun)):
+                    processes[f"worker-{name}-{number}"] = pid
             yield Target(
                 kind="emulator",
                 url=stack.api_url,
                 token=stack.token,
                 stack=stack,
                 ledger=Path(stack.ledger),
+                processes=processes,
                 differing=differing(Settings.from_env(stack.env)),
             )
     finally:

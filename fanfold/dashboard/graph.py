@@ -29,11 +29,12 @@ def colour(curve: Curve, number: int) -> str:
 def draw(axes: Axes, filled: Filled, when: Span) -> Sequence[Artist]:
     """Draw a widget's curves and marks; gives what stands for each curve in a legend."""
     widget, curves = filled.widget, filled.curves
-    _style(axes, widget.left, when)
+    longest = max((curve.period_seconds for curve in curves), default=1)
+    _style(axes, widget.left, when, longest)
     other = axes
     if any(curve.line.right for curve in curves):
         other = axes.twinx()
-        _style(other, widget.right, when)
+        _style(other, widget.right, when, longest)
     if widget.stacked and curves:
         drawn: Sequence[Artist] = _stacked(axes, curves, when)
     else:
@@ -41,8 +42,8 @@ def draw(axes: Axes, filled: Filled, when: Span) -> Sequence[Artist]:
             _line(other if curve.line.right else axes, curve, colour(curve, number), when)
             for number, curve in enumerate(curves)
         ]
-    for mark in widget.marks:
-        _mark(other if mark.right else axes, mark)
+    for number, mark in enumerate(widget.marks):
+        _mark(other if mark.right else axes, mark, at_right=number % 2 == 0)
     _bounds(axes, widget.left)
     if other is not axes:
         _bounds(other, widget.right)
@@ -75,23 +76,24 @@ def _day(time: datetime) -> float:
     return time.timestamp() / 86_400
 
 
-def _mark(axes: Axes, mark: Mark) -> None:
+def _mark(axes: Axes, mark: Mark, *, at_right: bool) -> None:
+    """A line with its label at one end; neighbours have theirs at the other, since they may lie close."""
     mark_colour = mark.color or ALARMING
     axes.axhline(mark.value, color=mark_colour, linestyle="--", linewidth=1)
     axes.annotate(
         mark.label,
-        (1, mark.value),
+        (1 if at_right else 0, mark.value),
         xycoords=("axes fraction", "data"),
-        xytext=(-3, 2),
+        xytext=(-3 if at_right else 3, 2),
         textcoords="offset points",
         size=6.5,
         color=mark_colour,
-        ha="right",
+        ha="right" if at_right else "left",
         va="bottom",
     )
 
 
-def _style(axes: Axes, told: Axis, when: Span) -> None:
+def _style(axes: Axes, told: Axis, when: Span, period_seconds: int) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import MaxNLocator
 
@@ -102,7 +104,9 @@ def _style(axes: Axes, told: Axis, when: Span) -> None:
     for name, spine in axes.spines.items():
         spine.set_visible(name == "bottom")
         spine.set_color("#aab7b8")
-    axes.set_xlim(_day(when.begin), _day(when.end))
+    axes.set_xlim(
+        _day(when.times(period_seconds)[0]), _day(when.end)
+    )  # a first period that began earlier is shown, too
     axes.xaxis_date()
     locator = AutoDateLocator(minticks=2, maxticks=6)  # type: ignore[no-untyped-call]  # matplotlib's own gap
     axes.xaxis.set_major_locator(locator)
@@ -121,6 +125,5 @@ def _bounds(axes: Axes, told: Axis) -> None:
         low = told.least
     elif low > -0.1 * high:  # matplotlib's margin below a line at 0
         low = 0.0
-    if told.most is not None:
-        high = told.most
+    high = high + 0.06 * (high - low) if told.most is None else told.most
     axes.set_ylim(low, high if high > low else low + 1)

@@ -25,7 +25,7 @@ ROW_INCHES = 0.5
 HEAD_INCHES = 0.45
 DOTS_PER_INCH = 110
 
-COLOURS = 96
+COLOURS = 160
 """In the file's palette."""
 
 STATES = {"OK": "#2ca02c", "ALARM": "#d62728", "INSUFFICIENT_DATA": "#9aa0a6"}
