@@ -223,8 +223,10 @@ class AsyncClient(Session):
                 pause = self._pause(attempt, since=begin, answer=None)
                 if pause is None:
                     raise self._not_reachable(error) from error
+            except httpx.RequestError as error:  # redirected in a circle, or an answer that is not what it says
+                raise self._astray(error) from error
             else:
                 pause = self._pause(attempt, since=begin, answer=answer)
-                if answer.status_code not in calls.REPEATED or pause is None:
+                if pause is None or not session.comes_again(answer):
                     return session.value_of(call, answer)
             await self._sleep(pause)

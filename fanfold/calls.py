@@ -7,6 +7,7 @@ because it carries an idempotency key of its own.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
@@ -40,6 +41,11 @@ BATCH = 100
 REPEATED = frozenset({429, 502, 503, 504})
 """Answers that ask to come again."""
 
+PROBLEM = "application/problem+json"
+"""The media type of all that the service itself says when it says no."""
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
 _NOBODYS = frozenset({404, 405, 410, 501})
 """What other servers answer to paths and methods they do not know; from this service they come with a problem."""
 
@@ -58,6 +64,13 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     unwrap: bool = False
+
+
+def keyed(key: str) -> Mapping[str, str]:
+    """The header of an idempotency key. Raises ValueError for one that no header can carry."""
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"an idempotency key is 1–255 visible ASCII characters, not {key[:100]!r}")
+    return {"idempotency-key": key}
 
 
 def health() -> Call[Health]:
@@ -101,7 +114,7 @@ def submit(run: Mapping[str, Any], *, key: str) -> Call[Accepted]:
         method="POST",
         path="v1/runs",
         has="id",
-        headers={"content-type": "application/json", "idempotency-key": key},
+        headers={"content-type": "application/json", **keyed(key)},
         body=json.dumps(run, allow_nan=False).encode(),
     )
 
@@ -113,7 +126,7 @@ def submit_many(runs: Sequence[Mapping[str, Any]], *, key: str) -> Call[list[Bat
         path="v1/runs/batch",
         has="results",
         unwrap=True,
-        headers={"content-type": "application/json", "idempotency-key": key},
+        headers={"content-type": "application/json", **keyed(key)},
         body=json.dumps({"runs": list(runs)}, allow_nan=False).encode(),
     )
 
@@ -178,6 +191,14 @@ def value_of(call: Call[T], *, url: str, status: int, body: bytes, retry_after: 
     if not (isinstance(value, Mapping) and call.has in value):
         raise NotFanfold(f"the answer has no {call.has!r}: is {url} a Fanfold API's address?")
     return cast(T, value[call.has] if call.unwrap else value)  # the API's contract says that this call's answer is a T
+
+
+def comes_again(status: int, media_type: str | None) -> bool:
+    """Whether an answer asks to come again: in so many words, or as a 500 that is a gateway's and not the service's.
+
+    API Gateway's HTTP APIs answer 500 when a function was killed, or could not read the token.
+    """
+    return status in REPEATED or (status == 500 and (media_type or "").partition(";")[0].strip() != PROBLEM)
 
 
 def seconds_of(retry_after: str | None) -> float | None:

@@ -75,7 +75,7 @@ def fanfold(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit status.
 
-    Every failure is one sentence on stderr, or with `--json` a problem: an object of one line, as the API answers.
+    Every failure is one sentence on stderr (and a line for each of several reasons), or with `--json` a problem: an object of one line, as the API answers.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     json_ = "--json" in given
@@ -129,7 +129,15 @@ def _meaning(error: Problem) -> tuple[str, int]:
         case ServiceFailure():
             return f"The service failed (HTTP {error.status}): {error}", output.NOT_REACHABLE
         case _:
-            return f"{error} (HTTP {error.status})", output.USAGE
+            return _told(error), output.USAGE
+
+
+def _told(error: Problem) -> str:
+    about = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
+    if len(error.errors) < 2:
+        return f"{about}{error} (HTTP {error.status})"
+    reasons = (f"\n  {reason.get('pointer') or '/'}: {reason.get('detail', '')}" for reason in error.errors)
+    return f"{about}{error.title} (HTTP {error.status}):{''.join(reasons)}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The typed client. `fanfold.aio` has the same calls on asyncio.
 
-It repeats what was refused for load (429, 502, 503, 504) or not answered, as long as
-`patience_seconds` allows, and raises what is left as an exception of `fanfold.problems`.
+It repeats what was refused for load (429, 502, 503, 504), failed in the gateway (a 500 that is no problem of
+the service's) or was not answered, as long as `patience_seconds` allows, and raises what is left as an
+exception of `fanfold.problems`.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Client(Session):
 
         `priority` (0 to 9) stands instead of a `lane`; `delay` is seconds, or a duration such as `30s`.
         Raises `Refused` when there is no room, `NotFound` for an unknown workflow, `StateConflict`
-        for a key that came before with another body.
+        for a key that came before with another body, ValueError for a key that is not 1–255 visible ASCII characters.
         """
         asked = calls.submission(workflow, input, version=version, lane=lane, priority=priority, tags=tags, delay=delay)
         return self._ask(calls.submit(asked, key=key or uuid.uuid4().hex))
@@ -258,8 +259,10 @@ class Client(Session):
                 pause = self._pause(attempt, since=begin, answer=None)
                 if pause is None:
                     raise self._not_reachable(error) from error
+            except httpx.RequestError as error:  # redirected in a circle, or an answer that is not what it says
+                raise self._astray(error) from error
             else:
                 pause = self._pause(attempt, since=begin, answer=answer)
-                if answer.status_code not in calls.REPEATED or pause is None:
+                if pause is None or not session.comes_again(answer):
                     return session.value_of(call, answer)
             self._sleep(pause)

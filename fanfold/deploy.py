@@ -254,7 +254,8 @@ def local_api_url(stated: str, endpoint: str) -> str:
     api_id, stage = found.groups()
     if stage:
         return f"{endpoint}/restapis/{api_id}/{stage}/_user_request_"
-    return f"{endpoint}/_aws/execute-api/{api_id}/$default"
+    # As `$default` a shell would take it for a variable of its own.
+    return f"{endpoint}/_aws/execute-api/{api_id}/%24default"
 
 
 def _complete(stack: LocalStack) -> None:

@@ -9,7 +9,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from fanfold.calls import Call
+from fanfold.calls import Call, keyed
 from fanfold.results import Accepted, Run, SignalReceipt
 
 UNCHANGED: Any = object()
@@ -42,7 +42,7 @@ def signal(run_id: str, name: str, payload: Any, *, key: str) -> Call[SignalRece
         method="POST",
         path=f"v1/runs/{quote(run_id, safe='')}/signals/{quote(name, safe='')}",
         has="seq",
-        headers={"content-type": "application/json", "idempotency-key": key},
+        headers={"content-type": "application/json", **keyed(key)},
         body=json.dumps(payload, allow_nan=False).encode(),
     )
 
@@ -58,11 +58,11 @@ def fork(run_id: str, from_step: str, *, input: Any, version: str | None, key: s
         method="POST",
         path=f"v1/runs/{quote(run_id, safe='')}/fork",
         has="id",
-        headers={"content-type": "application/json", "idempotency-key": key},
+        headers={"content-type": "application/json", **keyed(key)},
         body=json.dumps(body, allow_nan=False).encode(),
     )
 
 
 def _move(run_id: str, move: str, *, key: str | None = None) -> Call[Run]:
-    headers = {} if key is None else {"idempotency-key": key}
+    headers = {} if key is None else keyed(key)
     return Call(method="POST", path=f"v1/runs/{quote(run_id, safe='')}/{move}", has="id", headers=headers)

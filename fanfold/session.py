@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from fanfold import calls
 from fanfold.calls import Call
-from fanfold.problems import NotReachable
+from fanfold.problems import NotFanfold, NotReachable
 from fanfold.results import BatchResult, Registration, Run
 
 if TYPE_CHECKING:
@@ -86,6 +86,14 @@ class Session:
     def _not_reachable(self, error: Exception) -> NotReachable:
         return NotReachable(f"no answer from {self.url}: {str(error) or type(error).__name__}")
 
+    def _astray(self, error: Exception) -> NotFanfold:
+        return NotFanfold(f"{error}: is {self.url} a Fanfold API's address?")
+
+
+def comes_again(answer: httpx.Response) -> bool:
+    """Whether an answer asks to come again."""
+    return calls.comes_again(answer.status_code, answer.headers.get("content-type"))
+
 
 def _is_local(url: str) -> bool:
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
@@ -126,12 +134,20 @@ def registration(document: Mapping[str, Any] | str | bytes, name: str | None) ->
         try:
             parsed = yaml.safe_load(document) if name is None else None
         except yaml.YAMLError as error:
-            raise ValueError(f"the document is not YAML: {error}") from error
+            raise ValueError(f"the document is not YAML: {_in_a_line(error)}") from error
         stated = parsed.get("name") if isinstance(parsed, dict) else None
     chosen = name or stated
     if not isinstance(chosen, str):
         raise ValueError("the document has no `name`")
     return calls.apply(chosen, text, media_type=media_type)
+
+
+def _in_a_line(error: Exception) -> str:
+    """What is wrong and where, without the excerpts that YAML's parser draws below it."""
+    mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or what is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
 
 
 def batches(runs: Iterable[Mapping[str, Any]], key: str) -> Iterator[tuple[list[Mapping[str, Any]], str]]:

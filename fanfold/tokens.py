@@ -37,9 +37,13 @@ def _settings_of(stack_name: str) -> dict[str, str]:
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from fanfold.account import unasked
+
     try:
         found = boto3.client("cloudformation").describe_stacks(StackName=stack_name)
-    except (BotoCoreError, ClientError) as error:
+    except BotoCoreError as error:
+        raise unasked(error) from error
+    except ClientError as error:
         raise LocalError(f"Stack {stack_name!r} could not be read: {error}") from error
     outputs = {o.get("OutputKey"): o.get("OutputValue", "") for o in found["Stacks"][0].get("Outputs", [])}
     if "Settings" not in outputs:

@@ -22,8 +22,10 @@ def build(services: Services) -> Callable[[Mapping[str, Any], object], Answer]:
     urls = queue_urls(services.settings)
 
     def run(event: Mapping[str, Any], context: object) -> Answer:
-        stays = asyncio.run(revive(services, from_event(event, urls), now=services.clock.now()))
-        flush()
+        try:
+            stays = asyncio.run(revive(services, from_event(event, urls), now=services.clock.now()))
+        finally:
+            flush()
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in stays]}
 
     return run

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from aws_cdk import aws_cloudwatch as cloudwatch
-from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from functions.runtime.metrics import Metric
+from infra.bell import Bell
 from infra.config import Config
+from infra.door import Door
 from infra.function import Function
-from infra.metrics import PERIOD, age, own
+from infra.metrics import PERIOD, own
 from infra.queues import Queues
 from infra.table import DUE_INDEX, LIST_INDEX, Table
+from infra.waiting import queue_alarms, wait_alarms
 
-ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 FAILED_PERCENT = 20
 FAILED_LEAST = 5
 """Failed runs are alarming as a share, and only when there are a few: one tenant's wrong workflow wakes nobody."""
@@ -29,6 +28,12 @@ THROTTLES_LEAST = 10
 """A burst throttles a few calls while Lambda scales by 1,000 per 10 s; that is no fault."""
 REFUSED_LEAST = 100
 """Refused submits in five minutes; a burst at the bound is what the bound is for."""
+TABLE_THROTTLES_LEAST = 10
+"""A table on demand refuses a few calls while it grows; each is tried again."""
+FAILURES_LEAST = 10
+"""Requests in five minutes that were answered with 500 or more; one that meets a deployment is no fault."""
+MATH_METRICS = 10
+"""An alarm on metric math takes no more metrics (CloudWatch quotas)."""
 OVERDUE_LIMIT_SECONDS = 600
 """Ten passes of the sweeper: what it rang for and nobody came for."""
 
@@ -46,128 +51,64 @@ class Alarms(Construct):
         queues: Mapping[str, Queues],
         config: Config,
         table: Table,
+        door: Door,
     ) -> None:
         super().__init__(scope, name)
-        self._local = config.local
         self._service = config.stack_name
         self.topic = sns.Topic(self, "Topic", enforce_ssl=True)
         if config.alarm_email:
             self.topic.add_subscription(subscriptions.EmailSubscription(config.alarm_email))
-        self._queue_alarms(queues, config)
+        self._bell = Bell(self, self.topic, local=config.local)
+        self._door_alarm(door)
+        queue_alarms(self._bell, queues, config)
+        wait_alarms(self._bell, config)
         self._function_alarms(functions)
         self._sweeper_alarm(sweeper)
         self._run_alarms(config)
         self._recursion_alarms(functions)
         self._table_alarm(table)
 
-    def _alarm(
-        self,
-        name: str,
-        metric: cloudwatch.IMetric,
-        *,
-        over: float,
-        section: str,
-        says: str,
-        periods: int = 1,
-        comparison: cloudwatch.ComparisonOperator = ABOVE,
-        missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
-    ) -> None:
-        if self._local and isinstance(metric, cloudwatch.MathExpression):
-            # The embedded emulator refuses an alarm on metric math, and the whole deployment with it.
-            return
-        alarm = cloudwatch.Alarm(
-            self,
-            name,
-            metric=metric,
-            threshold=over,
-            evaluation_periods=periods,
-            comparison_operator=comparison,
-            treat_missing_data=missing,
-            alarm_description=f"{says} See docs/operations.md#{section}",
-        )
-        alarm.add_alarm_action(actions.SnsAction(self.topic))
-
-    def _queue_alarms(self, queues: Mapping[str, Queues], config: Config) -> None:
-        for class_name, each in queues.items():
-            # Letters are taken at once, so "visible" alone would miss them; one that stays is received again and again.
-            letters = cloudwatch.MathExpression(
-                expression="FILL(received, 0) + FILL(visible, 0)",
-                label=f"{class_name}: dead letters",
-                period=PERIOD,
-                using_metrics={
-                    "received": each.dead.metric_number_of_messages_received(period=PERIOD),
-                    "visible": each.dead.metric_approximate_number_of_messages_visible(period=PERIOD),
-                },
-            )
-            self._alarm(
-                f"{class_name.capitalize()}DeadLetters",
-                letters,
-                over=0,
-                section="dead-letters",
-                says=f"Messages of class {class_name} were received too often.",
-            )
-            for role, queue in each.sources.items():
-                self._waiting_alarm(f"{class_name.capitalize()}{role.capitalize()}", class_name, role, queue, config)
-
-    def _waiting_alarm(self, name: str, class_name: str, role: str, queue: sqs.Queue, config: Config) -> None:
-        of_class = config.classes[class_name]
-        if of_class.pool == "lambda":
-            limit = of_class.age_limit_seconds(role)
-            self._alarm(
-                f"{name}Age",
-                age(queue),
-                over=limit,
-                section="oldest-message",
-                says=f"A message in {class_name}/{role} is older than {limit} s.",
-            )
-            return
-        # A process works on a run for as long as it takes: an age says nothing. That nobody takes anything does.
-        untaken = cloudwatch.MathExpression(
-            expression="IF(FILL(taken, 0) < 1, FILL(waiting, 0), 0)",
-            label=f"{class_name}/{role}: waiting, none taken",
-            period=PERIOD,
-            using_metrics={
-                "waiting": queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Minimum"),
-                "taken": queue.metric_number_of_messages_received(period=PERIOD),
-            },
-        )
-        self._alarm(
-            f"{name}Untaken",
-            untaken,
-            over=0,
-            periods=math.ceil(of_class.target_seconds(role) / PERIOD.to_seconds()),
-            section="oldest-message",
-            says=f"Messages wait in {class_name}/{role}, and no process takes any.",
+    def _door_alarm(self, door: Door) -> None:
+        self._bell.hang(
+            "FailedRequests",
+            door.failures,
+            over=FAILURES_LEAST,
+            periods=2,
+            section="failed-requests",
+            says=f"More than {FAILURES_LEAST} requests in five minutes are answered with 500 or more, for ten minutes.",
         )
 
     def _function_alarms(self, functions: Mapping[str, Function]) -> None:
         for name, each in functions.items():
-            self._alarm(
+            self._bell.hang(
                 f"{name.title().replace('-', '')}Errors",
                 each.function.metric_errors(period=PERIOD),
                 over=0,
                 section="function-errors",
                 says=f"The function {name} raised or was killed.",
             )
-        throttles = cloudwatch.MathExpression(
-            expression="+".join(f"m{n}" for n in range(len(functions))),
-            label="throttled calls",
-            period=PERIOD,
-            using_metrics={
-                f"m{n}": each.function.metric_throttles(period=PERIOD) for n, each in enumerate(functions.values())
-            },
-        )
-        self._alarm(
-            "Throttles",
-            throttles,
-            over=THROTTLES_LEAST,
-            periods=3,
-            section="throttled-functions",
-            says="Lambda throttles our functions for a quarter of an hour.",
-        )
+        several = list(functions.items())
+        for number, start in enumerate(range(0, len(several), MATH_METRICS), 1):
+            part = dict(several[start : start + MATH_METRICS])
+            throttles = cloudwatch.MathExpression(
+                expression="+".join(f"m{n}" for n in range(len(part))),
+                label="throttled calls",
+                period=PERIOD,
+                using_metrics={
+                    f"m{n}": each.function.metric_throttles(period=PERIOD) for n, each in enumerate(part.values())
+                },
+            )
+            self._bell.hang(
+                "Throttles" if number == 1 else f"Throttles{number}",
+                throttles,
+                over=THROTTLES_LEAST,
+                periods=3,
+                section="throttled-functions",
+                says=f"Lambda throttles {', '.join(part)}, or some of them, for a quarter of an hour.",
+            )
 
     def _sweeper_alarm(self, sweeper: Function) -> None:
-        self._alarm(
+        self._bell.hang(
             "SweeperSilent",
             sweeper.function.metric_invocations(period=PERIOD),
             over=1,
@@ -176,7 +117,7 @@ class Alarms(Construct):
             section="sweeper-silent",
             says="The sweeper has not run for five minutes.",
         )
-        self._alarm(
+        self._bell.hang(
             "SweeperSlow",
             own(Metric.SWEEP_TURN_SECONDS, service=self._service, statistic="Maximum"),
             over=TURN_LIMIT_SECONDS,
@@ -195,21 +136,21 @@ class Alarms(Construct):
                     "succeeded": own(Metric.RUNS_SUCCEEDED, name, service=self._service),
                 },
             )
-            self._alarm(
+            self._bell.hang(
                 f"{name.capitalize()}FailedRuns",
                 share,
                 over=FAILED_PERCENT,
                 section="failed-runs",
                 says=f"More than {FAILED_PERCENT} % of the runs of class {name} that ended failed.",
             )
-            self._alarm(
+            self._bell.hang(
                 f"{name.capitalize()}StuckRuns",
                 own(Metric.OVERDUE, name, service=self._service, statistic="Maximum"),
                 over=OVERDUE_LIMIT_SECONDS,
                 section="stuck-runs",
                 says=f"Nobody has come for a run of class {name} for {OVERDUE_LIMIT_SECONDS // 60} minutes.",
             )
-        self._alarm(
+        self._bell.hang(
             "Refusals",
             own(Metric.RUNS_REFUSED, service=self._service),
             over=REFUSED_LEAST,
@@ -221,7 +162,7 @@ class Alarms(Construct):
     def _recursion_alarms(self, functions: Mapping[str, Function]) -> None:
         for name, each in functions.items():
             if each.in_queue_loop:
-                self._alarm(
+                self._bell.hang(
                     f"{name.title().replace('-', '')}Dropped",
                     each.function.metric("RecursiveInvocationsDropped", statistic="Sum", period=PERIOD),
                     over=0,
@@ -237,7 +178,7 @@ class Alarms(Construct):
             "listed": _throttled("WriteThrottleEvents", {**name, "GlobalSecondaryIndexName": LIST_INDEX}),
             "due": _throttled("WriteThrottleEvents", {**name, "GlobalSecondaryIndexName": DUE_INDEX}),
         }
-        self._alarm(
+        self._bell.hang(
             "TableThrottles",
             cloudwatch.MathExpression(
                 # A series without events has no data, and a sum with a gap is a gap.
@@ -246,9 +187,10 @@ class Alarms(Construct):
                 period=PERIOD,
                 using_metrics=metrics,
             ),
-            over=0,
+            over=TABLE_THROTTLES_LEAST,
+            periods=2,
             section="table-throttles",
-            says="DynamoDB throttles the table or an index.",
+            says="DynamoDB throttles the table or an index for ten minutes.",
         )
 
 

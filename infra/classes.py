@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from functions.engine.lanes import MAX_LANES, shares
 from functions.engine.message import DEAD, RESUME
+from functions.engine.terms import MAX_DELAY
 from infra.fargate import Fargate, fargate_of
+from infra.kinds import check_kinds, check_whole
 
 FILE: Final = Path(__file__).resolve().parent.parent / "classes.toml"
 """The one place to add a class in."""
@@ -31,6 +33,8 @@ MAPPING_CONCURRENCY: Final = range(2, 1001)
 """What an event source mapping's MaximumConcurrency may be (Lambda's SQS scaling page)."""
 BATCH_SIZES: Final = range(1, 11)
 """Messages in one delivery: SQS's largest batch is ten, without a window; a fuller one would cost latency."""
+MEMORY_MB: Final = range(128, 10_241)
+"""What a function may have (Lambda quotas)."""
 LANES: Final = ("high", "normal", "low")
 CONCURRENCY: Final = 100
 """Of a class that says neither that nor its lanes' own."""
@@ -47,8 +51,8 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
 def _shared(concurrency: int, lanes: tuple[str, ...]) -> Mapping[str, int]:
-    """The lanes' half of a class's concurrency split over them, the best lane's share the largest."""
-    parts = shares(concurrency // 2, len(lanes), least=MAPPING_CONCURRENCY.start)
+    """What the lanes have of a class's concurrency split over them, the best lane's share the largest."""
+    parts = shares(concurrency, len(lanes), least=MAPPING_CONCURRENCY.start)
     return MappingProxyType(dict(zip(lanes, parts, strict=True)))
 
 
@@ -65,7 +69,7 @@ class ClassConfig:
     the processes, in containers. Raises ValueError naming what AWS or a rule of ours refuses.
     """
 
-    lanes: Mapping[str, int] = field(default_factory=lambda: _shared(CONCURRENCY, LANES))
+    lanes: Mapping[str, int] = field(default_factory=lambda: _shared(CONCURRENCY // 2, LANES))
     resume: int = CONCURRENCY // 2
     pool: str = "lambda"
     max_queue_depth: int = 10_000
@@ -83,6 +87,12 @@ class ClassConfig:
         self._check_lanes()
         if self.pool not in POOLS:
             raise ValueError(f"pool is {self.pool!r}; there are: {', '.join(POOLS)}")
+        if self.memory_mb not in MEMORY_MB:
+            raise ValueError(f"memory_mb must be from {MEMORY_MB[0]} to {MEMORY_MB[-1]:,}")
+        if self.max_queue_depth < 0:
+            raise ValueError("max_queue_depth must be at least 0, which is no bound")
+        if self.emulated_batches < 1:
+            raise ValueError("emulated_batches must be at least 1")
         if self.batch_size not in BATCH_SIZES:
             raise ValueError(f"batch_size must be from {BATCH_SIZES[0]} to {BATCH_SIZES[-1]}")
         if not STEP_MARGIN_SECONDS < self.timeout_seconds <= MAX_FUNCTION_SECONDS:
@@ -121,12 +131,14 @@ class ClassConfig:
             raise ValueError(f"resume has {self.resume}, the lanes {sum(most_first)}: it needs at least half")
 
     def _check_targets(self) -> None:
+        if not isinstance(self.targets, Mapping):
+            raise ValueError("targets: must be an object, seconds by lane")
         if unknown := sorted(set(self.targets) - {*self.lanes, RESUME}):
             raise ValueError(f"targets: there is no lane {unknown[0]!r}")
-        given: Mapping[str, object] = self.targets
-        for lane, seconds in given.items():
-            if not isinstance(seconds, int) or seconds < 1:
-                raise ValueError(f"targets: {lane} is a whole number of seconds, not {seconds!r}")
+        for lane, seconds in self.targets.items():
+            check_whole(f"targets: {lane}", seconds)
+            if seconds < 1:
+                raise ValueError(f"targets: {lane} is at least a second, not {seconds}")
 
     def _check_steps(self) -> None:
         longest = self.timeout_seconds - STEP_MARGIN_SECONDS if self.pool == "lambda" else MAX_STEP_SECONDS
@@ -146,11 +158,12 @@ class ClassConfig:
         return self.targets.get(role, TARGET_SECONDS.get(role, TARGET_SECONDS["normal"]))
 
     def age_limit_seconds(self, role: str) -> int:
-        """The age of an oldest message that is too old where functions work: the target, and a worker's whole life.
+        """The age of an oldest message that is too old where functions work: all that is normal, and the target.
 
-        A message stays until its run ends or suspends, so that much is a normal age.
+        A message stays until its run ends or suspends, a worker's whole life at most. Its age counts from its sending,
+        and wakes, delayed submits and copies after an outage are sent with a delay.
         """
-        return self.timeout_seconds + self.target_seconds(role)
+        return int(MAX_DELAY.total_seconds()) + self.timeout_seconds + self.target_seconds(role)
 
     @property
     def batch_seconds(self) -> int:
@@ -187,26 +200,44 @@ def _class(name: str, source: Any, *, defaults: Mapping[str, Any], local: bool) 
         if unknown := set(source) - known:
             raise ValueError(f"unknown {sorted(unknown)}; known are {sorted(known)}")
         given = {**defaults, **source}
-        whole = {f.name for f in fields(ClassConfig) if str(f.type).startswith("int")} | {"concurrency"}
-        for key in whole & set(given):
-            if not isinstance(given[key], int) or isinstance(given[key], bool):
-                raise ValueError(f"{key} is a whole number, not {given[key]!r}")
+        check_kinds(given, ClassConfig)
         if given.get("fargate") is not None:
             given["fargate"] = fargate_of(given["fargate"])
         lanes = given.pop("lanes", list(LANES))
         if isinstance(lanes, Mapping):
             if "concurrency" in given:
                 raise ValueError("concurrency is split over a list of lanes; here each lane has its own")
-            if wrong := [most for most in lanes.values() if not isinstance(most, int)]:
-                raise ValueError(f"a lane's concurrency is a whole number, not {wrong[0]!r}")
+            for lane, most in lanes.items():
+                check_whole(f"{lane}'s concurrency", most)
             given.setdefault("resume", sum(lanes.values()))
         elif isinstance(lanes, list) and lanes and len(set(map(str, lanes))) == len(lanes):
             total = given.pop("concurrency", CONCURRENCY)
-            total = min(total, LOCAL_CONCURRENCY) if local else total
-            lanes = _shared(total, tuple(map(str, lanes)))
+            check_whole("concurrency", total)
+            lanes = _split(total, given.get("resume"), tuple(map(str, lanes)))
             given.setdefault("resume", total - sum(lanes.values()))
         else:
             raise ValueError("lanes is a list of names, best first, or a number for each name")
-        return ClassConfig(**given, lanes=lanes)
+        config = ClassConfig(**given, lanes=lanes)
+        return _reduced(config) if local else config
     except (TypeError, ValueError) as error:
         raise ValueError(f"classes: {name}: {error}") from error
+
+
+def _split(total: int, resume: int | None, lanes: tuple[str, ...]) -> Mapping[str, int]:
+    """The lanes' shares of a class's concurrency: of half of it, or of what `resume` leaves where that is said."""
+    least = MAPPING_CONCURRENCY.start * len(lanes) + (len(lanes) > 1)
+    many = f"{len(lanes)} lane" + "s" * (len(lanes) > 1)
+    if resume is None and total < 2 * least:
+        raise ValueError(f"concurrency {total} is too little for {many}: {2 * least} is the least")
+    rest = total // 2 if resume is None else total - resume
+    if rest < least:
+        raise ValueError(f"resume leaves {rest} of {total} for {many}: {least} is the least")
+    return _shared(rest, lanes)
+
+
+def _reduced(config: ClassConfig) -> ClassConfig:
+    """The class with no more than an emulator can start, its lanes in the same order."""
+    if config.concurrency <= LOCAL_CONCURRENCY:
+        return config
+    lanes = _shared(LOCAL_CONCURRENCY // 2, tuple(config.lanes))
+    return replace(config, lanes=lanes, resume=LOCAL_CONCURRENCY - sum(lanes.values()))

@@ -17,6 +17,7 @@ from functions.runtime.settings import ClassSettings, Settings
 from infra.bedrock import models_of
 from infra.classes import ClassConfig, classes_of, shipped
 from infra.key import key_of
+from infra.kinds import check_kinds
 
 MAX_EXPRESS_SECONDS = 300
 """The longest execution of an Express workflow (Step Functions quotas); longer batches are Standard ones."""
@@ -70,6 +71,11 @@ class Config:
         return self.requests_per_second // 2
 
     @property
+    def lane_metrics(self) -> bool:
+        """Whether the queue wait is told for each lane, else for each class."""
+        return bool(self.overrides.get("lane_metrics", True))
+
+    @property
     def disposable(self) -> bool:
         """Whether deleting the stack deletes its data."""
         return self.local or self.stage == "dev"
@@ -118,6 +124,10 @@ class Config:
         known = {f.name for f in fields(Settings)} - FROM_STACK
         if unknown := set(overrides) - known:
             raise ValueError(f"settings: unknown {sorted(unknown)}; known are {sorted(known)} and max_queue_depth")
+        try:
+            check_kinds(overrides, Settings)
+        except ValueError as error:
+            raise ValueError(f"settings: {error}") from error
         if overrides.get("chaos") and stage == "prod":
             raise ValueError("settings: chaos tasks crash workers on purpose; stage prod does not take them")
         given = shipped() if get("classes") is None else _object(get, "classes")

@@ -35,6 +35,11 @@ class Door(Protocol):
         ...
 
     @property
+    def failures(self) -> cloudwatch.Metric:
+        """Answers of 500 and more, for an alarm: without a label."""
+        ...
+
+    @property
     def requests(self) -> cloudwatch.Metric:
         """How many requests there were."""
         ...

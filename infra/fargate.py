@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final
 
+from infra.kinds import check_kinds
+
 MEMORY_MB: Final[Mapping[int, range]] = MappingProxyType(
     {
         256: range(512, 2_049, 512),
@@ -61,6 +63,7 @@ def fargate_of(value: Any) -> Fargate:
     if unknown := set(value) - known:
         raise ValueError(f"fargate: unknown {sorted(unknown)}; known are {sorted(known)}")
     try:
+        check_kinds(value, Fargate)
         return Fargate(**value)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"fargate: {error}") from error

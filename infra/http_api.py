@@ -117,6 +117,11 @@ class HttpDoor:
         ]
 
     @property
+    def failures(self) -> cloudwatch.Metric:
+        """Answers of 500 and more, for an alarm: without a label."""
+        return self._api.metric_server_error(period=PERIOD, statistic="Sum")
+
+    @property
     def requests(self) -> cloudwatch.Metric:
         """How many requests there were."""
         return self._api.metric_count(period=PERIOD, statistic="Sum", label="requests")

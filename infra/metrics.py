@@ -6,7 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 
-from functions.runtime.metrics import NAMESPACE, Metric
+from functions.runtime.metrics import NAMESPACE, Dimensions, Metric
 
 PERIOD = Duration.minutes(5)
 
@@ -14,12 +14,15 @@ PERIOD = Duration.minutes(5)
 def own(metric: Metric, *of: str, service: str, statistic: str = "Sum", label: str | None = None) -> cloudwatch.Metric:
     """One series of our own: `of` are its dimensions' values beside the deployment's name, `service`.
 
+    A lane may be missing in the end: that is how it is told where the setting `lane_metrics` is off.
     For an alarm it must not have a label: CDK writes a label as metric math, which the embedded emulator refuses.
     """
+    whole = metric.dimensions.value
+    names = whole[:-1] if metric.dimensions is Dimensions.LANE and len(of) == 1 else whole
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=metric.value,
-        dimensions_map=dict(zip(metric.dimensions.value, (service, *of), strict=True)),
+        dimensions_map=dict(zip(names, (service, *of), strict=True)),
         statistic=statistic,
         period=PERIOD,
         label=label,

@@ -159,6 +159,11 @@ class RestDoor:
         ]
 
     @property
+    def failures(self) -> cloudwatch.Metric:
+        """Answers of 500 and more, for an alarm: without a label."""
+        return self.api.metric_server_error(period=PERIOD, statistic="Sum")
+
+    @property
     def requests(self) -> cloudwatch.Metric:
         """How many requests there were."""
         return self.api.metric_count(period=PERIOD, statistic="Sum", label="requests")

@@ -138,6 +138,7 @@ class FanfoldStack(Stack):
             queues=self.queues,
             config=config,
             table=self.table,
+            door=self.api.door,
         )
         self.dashboard = Dashboard(
             self, "Dashboard", functions=self.functions, queues=self.queues, door=self.api.door, config=config

@@ -1,16 +1,22 @@
-"""Load tests: each scenario keeps raw data, environment and verdict, and exits with 1 when a claim does not hold."""
+"""Load tests: each scenario keeps raw data, environment and verdict.
+
+Exit statuses: 0 every claim holds, 1 one does not, 2 usage or a measurement that failed, 130 interrupted.
+"""
 
 from __future__ import annotations
 
+import inspect
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from loadtest.options import Numbers, Option, options_of
 from loadtest.results import RESULTS, read
 from loadtest.scenario import Scenario, perform
 from loadtest.scenarios import SCENARIOS
@@ -21,23 +27,49 @@ app = typer.Typer(
 
 
 def _command(name: str, scenario: Scenario) -> None:
-    def command(
-        target: Annotated[str, typer.Option(metavar="memory|emulator|URL", help="What to load.")] = "emulator",
-        out: Annotated[Path | None, typer.Option(help="The result's folder; default: results/<date>-…")] = None,
-        quick: Annotated[bool, typer.Option("--quick", help="The short version.")] = False,
-    ) -> None:
+    def command(target: str, out: Path | None, quick: bool, **options: Any) -> None:
         if target not in ("memory", "emulator") and not target.startswith(("http://", "https://")):
             raise typer.BadParameter(f"the target is memory, emulator or a URL, not {target!r}")
         folder = out or _folder(name, target)
-        passed = perform(scenario, name=name, kind=target, folder=folder, quick=quick)
+        if folder.exists():
+            raise typer.BadParameter(f"{folder} is there already; a result is never written over")
+        try:
+            passed = perform(scenario, name=name, kind=target, folder=folder, quick=quick, options=options)
+        except Exception as error:
+            print(f"The measurement failed: {error!r}; see {folder}", file=sys.stderr)
+            sys.exit(2)
+        except KeyboardInterrupt:
+            print("Interrupted; what was started is stopped, and nothing is kept.", file=sys.stderr)
+            sys.exit(130)
         _show(folder)
         sys.exit(0 if passed else 1)
 
+    parameters = [*_SHARED, *(_parameter(option) for option in options_of(scenario))]
+    # Typer reads both.
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what `inspect` looks for
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     app.command(name, help=sys.modules[scenario.__module__].__doc__)(command)
 
 
-for _name, _scenario in SCENARIOS.items():
-    _command(_name, _scenario)
+def _option(name: str, kind: Any, default: Any, **facts: Any) -> inspect.Parameter:
+    annotation = Annotated[kind, typer.Option(**facts)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    """A scenario's option on the command line; without a value it is the scenario that knows one."""
+    quick = "" if option.quick == option.value else f"; quick: {option.quick}"
+    facts: dict[str, Any] = {"help": f"{option.meaning} [default: {option.value}{quick}]", "show_default": False}
+    if option.kind is Numbers:
+        facts |= {"parser": Numbers.parse, "metavar": "N,N,…"}
+    return _option(option.name, option.kind | None, None, **facts)
+
+
+_SHARED = (
+    _option("target", str, "emulator", metavar="memory|emulator|URL", help="What to load."),
+    _option("out", Path | None, None, help="The result's folder; default: results/<date>-…"),
+    _option("quick", bool, False, help="The short version."),
+)
 
 
 @app.command()
@@ -52,15 +84,29 @@ def _folder(scenario: str, target: str) -> Path:
 
 
 def _show(folder: Path) -> None:
-    summary = read(folder)
+    try:
+        summary = read(folder)
+    except FileNotFoundError:
+        print(f"{folder} holds no result", file=sys.stderr)
+        sys.exit(2)
     table = Table("", "claim", "target", "measured", box=None, pad_edge=False)
     for check in summary["checks"]:
         sign = " " if check["shown"] else "✓" if check["holds"] else "✗"
         table.add_row(sign, check["what"], check["target"], check["measured"])
     console = Console()
     console.print(table)
+    if summary.get("error"):
+        console.print(f"The measurement failed: {summary['error']}", markup=False)
     console.print(f"{'passed' if summary['passed'] else 'FAILED'}: {folder}")
 
 
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+for _name, _scenario in SCENARIOS.items():
+    _command(_name, _scenario)
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _interrupt)  # as Ctrl-C: what was started has to be stopped
     app(prog_name="python -m loadtest")

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from fanfold import Client
 
-OPEN = frozenset({"queued", "running", "suspended", "paused"})
+OPEN = ("queued", "running", "waiting", "paused")
 PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The rows of one tag: ids by status."""
+    """The rows of one tag: ids by status, and what the list says of each."""
 
     ids: Mapping[str, tuple[str, ...]]
+    listed: Sequence[Mapping[str, Any]] = field(default=())
 
     @property
     def total(self) -> int:
@@ -29,29 +32,43 @@ class Rows:
     @property
     def open(self) -> int:
         """Those that have not ended."""
-        return sum(len(ids) for status, ids in self.ids.items() if status in OPEN)
+        return sum(self.count(status) for status in OPEN)
 
     def count(self, status: str) -> int:
         """Those in one status."""
         return len(self.ids.get(status, ()))
 
+    def seconds(self, begin: str, end: str) -> list[float]:
+        """From one time of each run to another (`created_at`, `started_at`, `finished_at`), where it has both."""
+        return [
+            (moment(row[end]) - moment(row[begin])).total_seconds() for row in self.listed if row[begin] and row[end]
+        ]
 
-def rows(client: Client, tag: str) -> Rows:
-    """Every run that carries a tag (`key=value`), through the listing."""
+
+def moment(text: str) -> datetime:
+    """A time as the API tells it."""
+    return datetime.fromisoformat(text)
+
+
+def rows(client: Client, tag: str, *, status: str | None = None) -> Rows:
+    """Every run that carries a tag (`key=value`), through the listing; `status` may name some, comma-separated."""
+    listed: list[Mapping[str, Any]] = list(client.runs(tags=[tag], status=status, page=200))
     found: dict[str, list[str]] = {}
-    for run in client.runs(tags=[tag], page=200):
+    for run in listed:
         found.setdefault(run["status"], []).append(run["id"])
-    return Rows(ids={status: tuple(ids) for status, ids in found.items()})
+    return Rows(ids={status: tuple(ids) for status, ids in found.items()}, listed=listed)
 
 
 def drained(client: Client, tag: str, *, within_seconds: float) -> Rows:
     """The rows of a tag once all have ended. Raises TimeoutError naming what is still open."""
     ends_at = time.monotonic() + within_seconds
-    while (found := rows(client, tag)).open:
+    # Only what is active is asked for meanwhile: all rows, again and again, would be a load of its own.
+    while next(client.runs(tags=[tag], status=",".join(OPEN), page=1), None) is not None:
         if time.monotonic() > ends_at:
+            found = rows(client, tag)
             raise TimeoutError(f"{found.open} of {found.total} runs had not ended after {within_seconds:g} s")
         time.sleep(PAUSE_SECONDS)
-    return found
+    return rows(client, tag)
 
 
 def executions(ledger: Path) -> Counter[tuple[str, str]]:

@@ -23,13 +23,13 @@ VERSION: Final = "sha256:" + hashlib.sha256(WORKFLOW.encode()).hexdigest()
 Row = tuple[datetime, str]
 """A row of the list index: when the run was accepted, and its id."""
 
-_PLACES: Final[Mapping[Bucket, tuple[int, ...]]] = {
+_PLACES: Final[Mapping[str, tuple[int, ...]]] = {
     Bucket.FAILED: (0,),
     Bucket.CANCELLED: (1,),
     Bucket.SUCCEEDED: tuple(range(2, 10)),
 }
 """Of ten runs in a row, which are in which bucket of the list index."""
-_STATUSES: Final = {
+_STATUSES: Final[Mapping[str, Status]] = {
     Bucket.FAILED: Status.FAILED,
     Bucket.CANCELLED: Status.CANCELLED,
     Bucket.SUCCEEDED: Status.SUCCEEDED,
@@ -136,7 +136,7 @@ class _Index(MutableSequence[Row]):
     def __getitem__(self, at: int) -> Row: ...
 
     @overload
-    def __getitem__(self, at: slice) -> list[Row]: ...  # type: ignore[override]  # a page is a list
+    def __getitem__(self, at: slice) -> list[Row]: ...
 
     def __getitem__(self, at: int | slice) -> Row | list[Row]:
         if isinstance(at, slice):

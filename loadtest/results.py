@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from io import TextIOWrapper
@@ -21,7 +22,9 @@ SUMMARY = "summary.json"
 class Recorder:
     """Writes one measurement's folder: `row` as things happen, `finish` once, at the end.
 
-    Refuses a folder that is there already (FileExistsError): a result is never written over.
+    As a context manager it keeps an error that ends the measurement as its result, which has not passed; what is
+    interrupted is no measurement, and its folder goes. Refuses a folder that is there already (FileExistsError):
+    a result is never written over.
     """
 
     def __init__(self, folder: Path, *, scenario: str, environment: Mapping[str, Any]) -> None:
@@ -39,6 +42,10 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._raw.close()
+        if isinstance(error, Exception):
+            self._write(passed=False, error=f"{type(error).__name__}: {error}")
+        elif error is not None:
+            shutil.rmtree(self.folder)
 
     def row(self, **facts: Any) -> None:
         """One raw observation."""
@@ -51,15 +58,30 @@ class Recorder:
     def finish(self, *, figures: Mapping[str, Any], checks: Sequence[Check]) -> bool:
         """Write the summary; says whether every claim holds."""
         passed = holds(checks)
+        self._write(
+            passed=passed,
+            figures={name: _plain(value) for name, value in figures.items()},
+            checks=[asdict(check) for check in checks],
+        )
+        return passed
+
+    def _write(
+        self,
+        *,
+        passed: bool,
+        error: str | None = None,
+        figures: Mapping[str, Any] | None = None,
+        checks: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         summary = {
             "scenario": self._scenario,
             "passed": passed,
-            "figures": {name: _plain(value) for name, value in figures.items()},
-            "checks": [asdict(check) for check in checks],
+            "error": error,
+            "figures": figures or {},
+            "checks": checks,
             "environment": self._environment,
         }
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        return passed
 
 
 def read(folder: Path) -> dict[str, Any]:

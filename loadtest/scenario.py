@@ -6,13 +6,15 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadtest.environment import environment
+from loadtest.options import chosen
 from loadtest.results import Recorder
+from loadtest.swarm import Request, swarm
 from loadtest.targets import Needs, Target, opened
 from loadtest.verdict import Check
 
@@ -49,20 +51,43 @@ class Session:
             )
             yield target
 
+    def swarm(self, locustfile: str, target: Target, *, users: int, seconds: float, **facts: Any) -> list[Request]:
+        """What `loadtest.swarm.swarm` does; every request becomes a raw row, marked by the fact `phase`."""
+        self.say(f"{locustfile}: {users} users for {seconds:g} s")
+        requests = swarm(locustfile, target, users=users, seconds=seconds, folder=self.scratch, facts=facts)
+        phase = {"phase": facts["phase"]} if "phase" in facts else {}
+        for request in requests:
+            row = {"name": request.name, "begun": request.begun, "seconds": request.seconds, "status": request.status}
+            self.recorder.row(**row, **phase, **({"error": request.error} if request.error else {}))
+        return requests
+
+    def timed(self, check: Check) -> Check:
+        """A claim about time, speed or size: the short version only shows it."""
+        return replace(check, shown=True) if self.quick else check
+
     def say(self, text: str) -> None:
         """One line of progress."""
         print(text, file=sys.stderr, flush=True)
 
 
-Scenario = Callable[[Session], Found]
+Scenario = Callable[..., Found]
+"""Takes a session, and its options by keyword: `loadtest.options` says how they become a command's."""
 
 
-def perform(scenario: Scenario, *, name: str, kind: str, folder: Path, quick: bool) -> bool:
-    """Run a scenario and keep what it found; says whether every claim holds."""
+def perform(
+    scenario: Scenario, *, name: str, kind: str, folder: Path, quick: bool, options: Mapping[str, Any] | None = None
+) -> bool:
+    """Run a scenario and keep what it found; says whether every claim holds.
+
+    `options` that are None are left to the scenario. What a scenario raises is kept as well, and raised again;
+    a scenario that is interrupted leaves nothing.
+    """
+    values = chosen(scenario, options or {}, quick=quick)
     with (
         TemporaryDirectory(prefix="fanfold-load-") as scratch,
         Recorder(folder, scenario=name, environment=environment(kind)) as recorder,
     ):
+        recorder.note(quick=quick, options=values)
         session = Session(kind=kind, recorder=recorder, scratch=Path(scratch), quick=quick)
-        found = scenario(session)
+        found = scenario(session, **values)
         return recorder.finish(figures=found.figures, checks=found.checks)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -38,9 +39,9 @@ def seed(stack: LocalStack, tenant: str, count: int, *, report: Callable[[str], 
     def write(first: int) -> None:
         numbers = range(first, min(first + AT_ONCE, count))
         items = [to_item(past_run(tenant, number, at=begin + number * SPACING)) for number in numbers]
-        left = {stack.table: [{"PutRequest": {"Item": item}} for item in items]}
+        left: Any = {stack.table: [{"PutRequest": {"Item": item}} for item in items]}
         while left:
-            left = table.batch_write_item(RequestItems=left).get("UnprocessedItems", {})  # type: ignore[assignment]
+            left = table.batch_write_item(RequestItems=left).get("UnprocessedItems", {})
 
     with ThreadPoolExecutor(THREADS) as threads:
         for _ in threads.map(write, range(0, count, AT_ONCE)):

@@ -116,9 +116,7 @@ def _query(text: str) -> dict[str, str]:
     return joined
 
 
-def settings_of(
-    pools: Mapping[str, int], *, max_queue_depth: int, ledger: Path, given: Mapping[str, Any]
-) -> Settings:
+def settings_of(pools: Mapping[str, int], *, max_queue_depth: int, ledger: Path, given: Mapping[str, Any]) -> Settings:
     """The settings of a service whose classes are these pools; `given` are fields of `Settings`."""
     classes = {name: ClassSettings(lanes=LANES, max_queue_depth=max_queue_depth) for name in pools}
     return Settings(classes=classes, chaos=True, ledger=str(ledger), **given)

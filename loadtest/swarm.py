@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,18 +43,19 @@ def swarm(
 ) -> list[Request]:
     """Run so many users for so long and give all their requests, in the order they ended.
 
-    `facts` reach the locustfile as JSON in `FANFOLD_LOAD`. Raises RuntimeError when Locust itself fails; a request
-    that fails is a row like any other.
+    `facts` reach the locustfile as JSON in `FANFOLD_LOAD`. Raises RuntimeError with the end of its log when Locust
+    itself fails; a request that fails is a row like any other.
     """
-    raw = folder / f"{locustfile}-{users}.jsonl"
+    name = f"{locustfile}-{users}-{uuid.uuid4().hex[:6]}"
+    raw = folder / f"{name}.jsonl"
     command = [sys.executable, "-m", "locust", "-f", str(LOCUSTS / f"{locustfile}.py"), "--headless", "--only-summary"]
     command += ["--host", target.url, "--users", str(users), "--spawn-rate", str(spawn_rate or users)]
     command += ["--run-time", f"{seconds:g}s", "--stop-timeout", str(STOP_SECONDS), "--exit-code-on-error", "0"]
     environ = os.environ | {
         "FANFOLD_TOKEN": target.token or "",
-        "FANFOLD_LOAD": json.dumps({**(facts or {}), "raw": str(raw)}),
+        "FANFOLD_LOAD": json.dumps({**(facts or {}), "seconds": seconds, "raw": str(raw)}),
     }
-    with (folder / f"{locustfile}-{users}.log").open("wb") as log:
+    with (folder / f"{name}.log").open("wb") as log:
         ended = subprocess.run(
             command,
             cwd=LOCUSTS.parent.parent,
@@ -65,11 +67,13 @@ def swarm(
             check=False,
         )
     if ended.returncode != 0:
-        raise RuntimeError(f"Locust failed with {ended.returncode}; see {log.name}")
-    return list(_requests(raw))
+        last = (folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-2_000:]
+        raise RuntimeError(f"Locust failed with {ended.returncode}: {last}")
+    return list(requests_in(raw))
 
 
-def _requests(raw: Path) -> Iterator[Request]:
+def requests_in(raw: Path) -> Iterator[Request]:
+    """The requests a locustfile has written down."""
     with raw.open(encoding="utf-8") as lines:
         for line in lines:
             yield Request(**json.loads(line))

@@ -30,6 +30,30 @@ COUNTED_DIAMOND: Mapping[str, Any] = {
 """The same, each execution a line of the ledger."""
 
 
+def counted_call(*, counted: bool) -> Mapping[str, Any]:
+    """One call that takes as many milliseconds as the run's input says (`ms`), as a model's would.
+
+    `counted`: each execution is a line of the ledger; elsewhere it is the mock model, which adds its own ± 25 %.
+    """
+    if counted:
+        step = {"task": "chaos.effect", "input": {"ms": "${input.ms}"}}
+    else:
+        step = {"task": "mock.model", "input": {"prompt": "load", "latency_ms": "${input.ms}"}}
+    return {"name": "load-counted-call" if counted else "load-mock-call", "steps": {"call": step}}
+
+
+def in_class(document: Mapping[str, Any], class_name: str) -> Mapping[str, Any]:
+    """The same workflow, worked on by another class."""
+    return {**document, "name": f"{document['name']}-{class_name}", "class": class_name}
+
+
+BUSY: Mapping[str, Any] = {
+    "name": "load-busy",
+    "steps": {"busy": {"task": "chaos.emit", "input": {"count": 3600, "every_ms": 500}}},
+}
+"""Keeps a worker's place, and its store busy with a commit a second, until it is cancelled."""
+
+
 def model_call(latency_ms: int) -> Mapping[str, Any]:
     """One call of the mock model, which takes so long (± 25 %)."""
     return {

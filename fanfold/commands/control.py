@@ -10,11 +10,10 @@ import typer
 from fanfold import moves
 from fanfold.client import Client
 from fanfold.commands import output
+from fanfold.commands.keys import Key
 from fanfold.commands.output import JsonFlag
 from fanfold.commands.runs import RunId, json_of
 from fanfold.results import Run
-
-Key = Annotated[str | None, typer.Option(help="Idempotency key: the same key is the same request.")]
 
 
 def cancel(run_id: RunId, json_: JsonFlag = False) -> None:
@@ -40,7 +39,7 @@ def redrive(run_id: RunId, key: Key = None, json_: JsonFlag = False) -> None:
 def signal(
     run_id: RunId,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The signal's name.")],
-    payload: Annotated[str, typer.Argument(metavar="[JSON|@FILE]", help="What it says; @- reads stdin.")] = "null",
+    payload: Annotated[str, typer.Argument(metavar="JSON|@FILE", help="What it says; @- reads stdin.")] = "null",
     key: Key = None,
     json_: JsonFlag = False,
 ) -> None:

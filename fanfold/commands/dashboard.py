@@ -38,7 +38,7 @@ def dashboard(
         int | None, typer.Option(min=1, max=86_400, metavar="SECONDS", help="A period other than the dashboard's own.")
     ] = None,
     png: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it as a picture into this file.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Fetch it again every few seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", metavar="", help="Fetch it again each ten seconds.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show the deployed dashboard: its own widgets, its data, its metric math evaluated here."""

@@ -26,8 +26,8 @@ def doctor(
     stack: Annotated[
         str | None, typer.Option(metavar="NAME|local", help="The deployed stack; default: the local one.")
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Fix what is safe to fix, after asking.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before fixing.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", metavar="", help="Fix what is safe to fix, after asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask before fixing.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Look at a deployment that is up: what is wrong, why it matters, how to fix it.

@@ -31,7 +31,7 @@ def explore(
     signal: Annotated[
         list[str] | None, typer.Option(metavar="NAME=JSON", help="What a wait for this signal gets; may be repeated.")
     ] = None,
-    pairs: Annotated[bool, typer.Option("--pairs", help="Two deaths, at every pair of places.")] = False,
+    pairs: Annotated[bool, typer.Option("--pairs", metavar="", help="Two deaths, at every pair of places.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Kill the worker before and after each of its calls to a service; exit status 1 when a run ends wrong.
@@ -51,8 +51,8 @@ def explore(
     try:
         found = explored(file, given, signals=signals, pairs=pairs, progress=None if json_ else _Progress())
     except InvalidDocument as error:
-        problems = "; ".join(f"{problem.pointer}: {problem.detail}" for problem in error.problems)
-        raise LocalError(f"{file} is no valid workflow: {problems}.", status=2) from error
+        problems = "".join(f"\n  {problem.pointer or '/'}: {problem.detail}" for problem in error.problems)
+        raise LocalError(f"{file}: The workflow is invalid:{problems}", status=2) from error
     except (ValueError, Stalled) as error:
         raise LocalError(f"{error}.", status=2) from error
     if json_:

@@ -16,7 +16,7 @@ from fanfold import local
 from fanfold.client import Client
 from fanfold.session import check_address
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
+JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print the result as JSON, for programs.")]
 
 PATIENCE_SECONDS = 5.0
 """How long a command repeats a refused or unanswered call: somebody sits in front of it."""

@@ -19,7 +19,9 @@ from fanfold.results import Queue
 
 
 def queues(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on: live on a terminal, else line by line.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", metavar="", help="Go on: live on a terminal, else line by line.")
+    ] = False,
     every: Annotated[float, typer.Option(min=0.2, help="With --watch: seconds between two looks.")] = 2.0,
     looks: Annotated[int | None, typer.Option(min=1, help="With --watch: end after so many; default: Ctrl-C.")] = None,
     json_: JsonFlag = False,

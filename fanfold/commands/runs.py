@@ -17,14 +17,16 @@ from rich.text import Text
 from fanfold import progress, tree
 from fanfold.client import Client
 from fanfold.commands import batch, output
+from fanfold.commands.keys import SubmitKey
 from fanfold.commands.output import JsonFlag
+from fanfold.problems import Problem
 from fanfold.results import TERMINAL, MapProgress
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 
 
 def apply(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Workflow documents, YAML or JSON.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Workflow documents, YAML or JSON.")],
     json_: JsonFlag = False,
 ) -> None:
     """Register workflow documents; each prints its name and version."""
@@ -39,6 +41,9 @@ def apply(
                 result = client.apply(document)
             except ValueError as error:
                 raise typer.BadParameter(f"{path}: {error}") from error
+            except Problem as error:
+                error.add_note(str(path))  # which of the files it is about
+                raise
             results.append(result)
             if not json_:
                 print(f"{result['name']}  {result['version']}")
@@ -47,17 +52,19 @@ def apply(
 
 
 def submit(
-    workflow: Annotated[str | None, typer.Argument(metavar="[WORKFLOW]", help="The workflow's name.")] = None,
+    workflow: Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="The workflow's name.")] = None,
     input_: Annotated[
         str | None, typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads stdin.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Idempotency key: the same key is the same run.")] = None,
+    key: SubmitKey = None,
     lane: Annotated[str | None, typer.Option(help="Lane within the workflow's class.")] = None,
     priority: Annotated[
         int | None, typer.Option(min=0, max=9, help="Instead of a lane: 9 is the most urgent, 5 the usual.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Label; may be repeated.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit status 1 unless it succeeded.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", metavar="", help="Wait for the end; exit status 1 unless it succeeded.")
+    ] = False,
     batch_: Annotated[
         str | None,
         typer.Option(
@@ -92,8 +99,12 @@ def submit(
 
 def show(
     run_id: RunId,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; exit status 1 unless it succeeded.")] = False,
-    inline: Annotated[bool, typer.Option("--inline", help="Big values themselves, not references to them.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", metavar="", help="Wait for the end; exit status 1 unless it succeeded.")
+    ] = False,
+    inline: Annotated[
+        bool, typer.Option("--inline", metavar="", help="Big values themselves, not references to them.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show a run: its steps, its result."""
@@ -137,7 +148,9 @@ def runs(
 
 def events(
     run_id: RunId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", metavar="", help="Go on until the run has ended.")
+    ] = False,
     after: Annotated[int, typer.Option(min=0, help="Only events with a higher number.")] = 0,
     json_: JsonFlag = False,
 ) -> None:
@@ -198,7 +211,15 @@ def json_of(text: str, what: str) -> Any:
     except OSError as error:
         raise typer.BadParameter(f"{what}: {text[1:]}: {error.strerror}") from error
     except ValueError as error:
-        raise typer.BadParameter(f"{what} is not JSON: {error}") from error
+        meant = f"; @{text} is the file" if _is_file(text) else ""
+        raise typer.BadParameter(f"{what} is not JSON: {error}{meant}") from error
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a zero in it
+        return False
 
 
 def _refuse(name: str) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -51,6 +53,7 @@ def up(
         print(deploy.as_json(stack))
         return
     print(f"\nThe API is at      {stack.api_url}")
+    print(f"Its documentation  {stack.api_url}/docs")
     print(f"All about it is in {output.state() / 'local.json'}")
     first = ("worker",) if workers == "none" else ()
     _next_commands(*first, "submit diamond --wait", "runs", "down")
@@ -91,8 +94,18 @@ def _tell(text: str) -> None:
 
 
 def _next_commands(*commands: str) -> None:
+    program = _program()
     for number, command in enumerate(commands):
-        print(f"{'' if number else 'Next:':<18} fanfold {command}")
+        print(f"{'' if number else 'Next:':<18} {program} {command}")
+
+
+def _program() -> str:
+    """How this command line is called from here: by its name where the PATH finds it, else where it lies."""
+    itself = Path(sys.executable).with_name("fanfold")
+    found = shutil.which("fanfold")
+    if not itself.is_file() or (found is not None and Path(found).resolve() == itself.resolve()):
+        return "fanfold"
+    return str(itself.relative_to(Path.cwd()) if itself.is_relative_to(Path.cwd()) else itself)
 
 
 def _end_in_order() -> None:

@@ -107,10 +107,8 @@ def explained(stack_name: str) -> Iterator[None]:
 
     try:
         yield
-    except NoCredentialsError as error:
-        raise LocalError("There are no AWS credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID.", status=2) from error
-    except NoRegionError as error:
-        raise LocalError("There is no AWS region: set AWS_REGION.", status=2) from error
+    except (NoCredentialsError, NoRegionError) as error:
+        raise unasked(error, status=2) from error
     except ClientError as error:
         told = error.response.get("Error", {})
         code, message = told.get("Code", ""), " ".join(str(told.get("Message", "")).split()).rstrip(".")

@@ -1,11 +1,13 @@
-"""The page in a terminal: for each widget its series as rows of blocks, with their last, least and greatest values."""
+"""The page in a terminal: for each widget its series as rows of blocks, with their last, greatest and least values."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -14,9 +16,16 @@ from fanfold.dashboard.deployed import Alarm
 from fanfold.dashboard.figures import blocks, short
 
 CELLS = 36
-"""How wide a row of blocks is."""
+"""How wide a row of blocks is, where there is room for it."""
+
+FEWEST_CELLS = 8
+"""Narrower than that a row of blocks tells nothing."""
 
 LABEL = 34
+"""How wide the labels are at most."""
+
+NUMBER = 15
+"""How wide a number is with its word and the gap before it."""
 
 STATES = {"OK": ("✓", "green"), "ALARM": ("✗", "red"), "INSUFFICIENT_DATA": ("·", "dim")}
 """How an alarm's state looks: a sign and a colour, since neither alone reaches everybody."""
@@ -29,38 +38,60 @@ def shown(heading: str, widgets: Sequence[Filled], alarms: Sequence[Alarm], when
     head = Text(f"{heading}  {when.begin:%d %b %H:%M} to {when.end:%H:%M} UTC  alarms: {told or 'none'}", style="bold")
     on = [Text(f"✗ {alarm.name}: {alarm.what}", style="red") for alarm in alarms if alarm.state == "ALARM"]
     by_arn = {alarm.arn: alarm for alarm in alarms}
-    return Group(head, *on, *(part for filled in widgets for part in _widget(filled, by_arn)))
+    width = _label_width(widgets)
+    return Group(head, *on, *(part for filled in widgets for part in _widget(filled, by_arn, width)))
 
 
-def _widget(filled: Filled, alarms: Mapping[str, Alarm]) -> Sequence[RenderableType]:
+def _widget(filled: Filled, alarms: Mapping[str, Alarm], label_width: int) -> Sequence[RenderableType]:
     widget = filled.widget
     if widget.kind == "text":
         return [Text(), *(Text(line.lstrip("# "), style="italic") for line in widget.markdown.splitlines() if line)]
-    parts: list[RenderableType] = [Text(), Text(widget.title or widget.kind, style="bold cyan")]
-    if widget.alarms:
-        parts += [_state(alarms.get(arn), arn) for arn in widget.alarms]
-    if filled.curves:
-        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1))
-        table.add_column(width=LABEL, no_wrap=True)
-        table.add_column(width=CELLS, no_wrap=True, style="cyan")
-        for _ in range(3):
-            table.add_column(justify="right", no_wrap=True, min_width=10)
-        for curve in filled.curves:
-            table.add_row(*_row(curve))
-        parts.append(table)
-    elif not widget.alarms:
+    there = [curve for curve in filled.curves if curve.values]
+    title = Text(widget.title or widget.kind, style="bold cyan")
+    if there and widget.left.label:
+        title.append(f", {widget.left.label}", style="not bold dim")
+    parts: list[RenderableType] = [Text(), title]
+    parts += [_state(alarms.get(arn), arn) for arn in widget.alarms]
+    if there:
+        parts.append(_Rows(curves=there, label_width=label_width))
+    if absent := [curve.label for curve in filled.curves if not curve.values]:
+        # One line for all of them: of a quiet deployment they are most of the page.
+        parts.append(Text("no data" if not there else f"no data: {', '.join(absent)}", style="dim"))
+    if not filled.curves and not widget.alarms:
         parts.append(Text(f"a {widget.kind} widget: not shown here", style="dim"))
-    parts += [Text(f"marked at {short(mark.value)}: {mark.label}", style="dim") for mark in widget.marks]
+    if there:
+        parts += [Text(f"marked at {short(mark.value)}: {mark.label}", style="dim") for mark in widget.marks]
     parts += [Text(problem, style="yellow") for problem in filled.problems]
     return parts
 
 
-def _row(curve: Curve) -> Sequence[RenderableType]:
-    values = curve.values
-    if not values:
-        return curve.label, Text("no data", style="dim"), "", "", ""
-    told = (f"last {short(values[-1])}", f"min {short(min(values))}", f"max {short(max(values))}")
-    return curve.label, blocks(curve.series, CELLS), *told
+def _label_width(widgets: Sequence[Filled]) -> int:
+    """As wide as the longest label that is shown, so that all rows of the page stand below each other."""
+    labels = (curve.label for filled in widgets for curve in filled.curves if curve.values)
+    return min(LABEL, max(map(cell_len, labels), default=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Curves as rows that fit whatever they are shown on: the newest, at the right end, is never cut off."""
+
+    curves: Sequence[Curve]
+    label_width: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_width - self.label_width - 2
+        numbers = 3 if room - 3 * NUMBER >= FEWEST_CELLS else 2
+        cells = max(FEWEST_CELLS, min(CELLS, room - numbers * NUMBER))
+        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1))
+        table.add_column(width=self.label_width, no_wrap=True)
+        table.add_column(width=cells, no_wrap=True, style="cyan")
+        for _ in range(numbers):
+            table.add_column(justify="right", no_wrap=True, min_width=NUMBER - 2)
+        for curve in self.curves:
+            values = curve.values
+            told = (f"last {short(values[-1])}", f"max {short(max(values))}", f"min {short(min(values))}")
+            table.add_row(curve.label, blocks(curve.series, cells), *told[:numbers])
+        yield table
 
 
 def _state(alarm: Alarm | None, arn: str) -> Text:

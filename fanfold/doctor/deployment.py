@@ -136,7 +136,7 @@ class Deployment:
         try:
             found = self.client("cloudformation").describe_stacks(StackName=self.stack_name)["Stacks"][0]
         except (NoCredentialsError, NoRegionError) as error:
-            raise LocalError(f"AWS can't be asked: {error}.") from error
+            raise unasked(error) from error
         except ClientError as error:
             told = error.response.get("Error", {})
             if told.get("Code") == "ValidationError":

@@ -85,7 +85,7 @@ def examine(deployment: Deployment, checks: Sequence[Check] = CHECKS) -> Diagnos
 def _unseen(check: Check, error: BaseException) -> Finding:
     """What it means that a check was answered with an error. Raises `LocalError` when it means that for all of them."""
     if isinstance(error, BotoCoreError):
-        raise LocalError(f"AWS can't be asked: {error}.") from error
+        raise unasked(error) from error
     told = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
     asked = f" ({error.operation_name})" if isinstance(error, ClientError) else ""
     said = f"{told.get('Code', type(error).__name__)}: {told.get('Message') or error}"

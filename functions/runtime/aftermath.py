@@ -48,9 +48,15 @@ class Aftermath:
         task.add_done_callback(self._tasks.discard)
 
     async def done(self) -> None:
-        """Wait until all are through: none outlives the run's loop."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        """Wait until all are through, or given up because the caller is: none outlives the run's loop."""
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        except asyncio.CancelledError:
+            self.abandon()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            raise
 
     def abandon(self) -> None:
         """Give up what is not through: there is no time for it."""

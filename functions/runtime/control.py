@@ -19,7 +19,7 @@ from functions.engine.values import Loaded
 from functions.engine.workflow import Workflow
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.payloads import Payloads
-from functions.runtime.reckoning import ended
+from functions.runtime.reckoning import committed, ended, new_entries
 from functions.runtime.telemetry import logger
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
@@ -71,7 +71,7 @@ class Control:
                 receipt = replayed(run, move)
                 return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
             wanted = _signed(decision.run, after=run, write_id=self._services.ids.token())
-            tried.append(_Try(wanted, decision, since=run.last_seq, sent=clock.monotonic()))
+            tried.append(_Try(wanted, decision, workflow, before=run, sent=clock.monotonic()))
             error: InfrastructureError | None = None
             try:
                 await self._services.runs.put(
@@ -112,6 +112,8 @@ class Control:
     async def _followed(self, done: _Try) -> Done:
         """What follows the commit; only then is the operator answered."""
         run = done.run
+        # A signal may end a step, and a resumption find its holder dead.
+        committed(done.before, run, new_entries(run, done.before.last_seq), done.workflow)
         if run.terminal:  # cancelled, or a resume that found too many crashes
             ended(run, by_workflow=self._services.settings.workflow_metrics)
         facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
@@ -127,12 +129,14 @@ class Control:
 class _Try:
     """A put that may or may not have been carried out."""
 
-    def __init__(self, run: Run, decision: Decision, *, since: int, sent: float) -> None:
+    def __init__(self, run: Run, decision: Decision, workflow: Workflow, *, before: Run, sent: float) -> None:
         self.run = run
         self.decision = decision
+        self.workflow = workflow
+        self.before = before
         self.sent = sent
         # Every move is told of: that entry says which put it was in, whoever has written since.
-        self.first = next(entry for entry in run.journal if entry.seq == since + 1)
+        self.first = next(entry for entry in run.journal if entry.seq == before.last_seq + 1)
 
     def is_in(self, standing: Run) -> bool:
         """Whether the record that stands goes back to this put."""

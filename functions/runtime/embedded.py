@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
-from functions.runtime.metrics import NAMESPACE
+from functions.runtime.metrics import NAMESPACE, Dimensions
 from functions.runtime.tally import Series
 
 Line = dict[str, Any]
@@ -26,21 +26,22 @@ def _format() -> AmazonCloudWatchEMFProvider:
     return AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
 
 
-def lines(values: Mapping[Series, list[float]], *, service: str) -> Iterator[Line]:
-    """The lines, as JSON objects, that tell these values of this deployment.
+def lines(values: Mapping[Series, list[float]], *, service: str, by_lane: bool = True) -> Iterator[Line]:
+    """The lines, as JSON objects, that tell these values of this deployment; if not `by_lane`, lanes' values together.
 
     A line has a directive for each set of dimensions, and series that need different values of one dimension are in
     different lines. Distributions of over 100 values go on in further ones.
     """
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], Line] = {}
     more: dict[Series, list[float]] = {}
-    for series, told in values.items():
+    for series, told in (values if by_lane else _without_lanes(values)).items():
         metric, of = series
         if len(told) > MAX_VALUES:
             more[series] = told[MAX_VALUES:]
             told = told[:MAX_VALUES]
         # Both names and units are strings; an enum's `value` is slow.
-        groups.setdefault((metric.dimension_names, of), {})[metric] = {"Unit": metric.unit, "Value": told}
+        names = metric.dimension_names[: len(of) + 1]
+        groups.setdefault((names, of), {})[metric] = {"Unit": metric.unit, "Value": told}
     packed: list[Line] = []
     for (names, of), metrics in groups.items():
         labels = dict(zip(names, (service, *of), strict=True))
@@ -56,3 +57,12 @@ def lines(values: Mapping[Series, list[float]], *, service: str) -> Iterator[Lin
     yield from packed
     if more:
         yield from lines(more, service=service)
+
+
+def _without_lanes(values: Mapping[Series, list[float]]) -> Mapping[Series, list[float]]:
+    """The same values, a class's lanes taken together."""
+    together: dict[Series, list[float]] = {}
+    for (metric, of), told in values.items():
+        key = (metric, of[:1] if metric.dimensions is Dimensions.LANE else of)
+        together[key] = [*together.get(key, ()), *told]
+    return together

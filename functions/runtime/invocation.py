@@ -43,16 +43,18 @@ class Invocations:
         """
         messages = from_event(event, self._urls)
         runner = Runner(self._services, self._workflows, self._attempts, worker=worker_name(), alone=len(messages) == 1)
-        again = self._loop.run(
-            work(
-                self._services,
-                runner,
-                messages,
-                seconds_left=seconds_left,
-                spent=lambda: bool(self._attempts.lingering),
+        try:
+            again = self._loop.run(
+                work(
+                    self._services,
+                    runner,
+                    messages,
+                    seconds_left=seconds_left,
+                    spent=lambda: bool(self._attempts.lingering),
+                )
             )
-        )
-        flush()
+        finally:
+            flush()
         if self._spent():
             os._exit(1)
         return again

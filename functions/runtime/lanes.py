@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from functions.engine.errors import InfrastructureError
 from functions.engine.lanes import order
@@ -12,6 +12,7 @@ from functions.engine.ports import WorkQueue
 from functions.runtime.telemetry import logger
 
 Poll = asyncio.Task[Sequence[Received]]
+_Look = Callable[[QueueName, int], Awaitable[Sequence[Received]]]
 
 
 class Lanes:
@@ -35,30 +36,28 @@ class Lanes:
         self._turn = 0
 
     async def receive(self, limit: int) -> Sequence[Received]:
-        """Up to `limit` messages of one lane; none when there were none for some time."""
+        """Up to `limit` messages of one lane; none when there were none for some time.
+
+        Raises an `InfrastructureError` when a lane can't be asked and the others have nothing.
+        """
         if len(self._lanes) == 1:
             return await self._ask(self._lanes[0], limit, self._wait_seconds)
         self._attended = True
         lanes = [self._lanes[position] for position in order(len(self._lanes), self._turn)]
         self._turn += 1
-        for lane in lanes:
-            poll = self._polls.get(lane)
-            if poll is None:
-                messages = await self._ask(lane, limit, 0)
-            elif poll.done():
-                messages = await self._taken(lane, limit)
-            else:
-                continue  # somebody waits there: it is empty
-            if messages:
-                return messages
+        messages, lost = await self._first(lanes, limit, self._look)
+        if messages:
+            return messages
+        if lost is not None:
+            raise lost
         for lane in lanes:
             if lane not in self._polls:
                 self._polls[lane] = self._poll(lane, max(1, limit // len(lanes)))
         await asyncio.wait(self._polls.values(), return_when=asyncio.FIRST_COMPLETED)
-        for lane in lanes:
-            if self._polls[lane].done() and (messages := await self._taken(lane, limit, keep_empty=True)):
-                return messages
-        return ()
+        messages, lost = await self._first(lanes, limit, self._brought)
+        if lost is not None and not messages:
+            raise lost
+        return messages
 
     def leave(self) -> None:
         """Nobody receives until further notice."""
@@ -92,28 +91,59 @@ class Lanes:
         poll.add_done_callback(ended)
         return poll
 
-    async def _taken(self, lane: QueueName, limit: int, *, keep_empty: bool = False) -> Sequence[Received]:
-        """What a wait that is over has brought; where it is nothing and kept, the next receive need not ask again."""
-        poll = self._polls[lane]
-        if keep_empty and not poll.cancelled() and poll.exception() is None and not poll.result():
+    async def _first(
+        self, lanes: Sequence[QueueName], limit: int, look: _Look
+    ) -> tuple[Sequence[Received], InfrastructureError | None]:
+        """What the first of the lanes that has something gives: one that can't be asked keeps no other waiting."""
+        lost: InfrastructureError | None = None
+        for lane in lanes:
+            try:
+                messages = await look(lane, limit)
+            except InfrastructureError as error:
+                lost = error
+                logger().warning("a lane could not be asked", extra={"lane": lane.role, "error": repr(error)})
+            else:
+                if messages:
+                    return messages, lost
+        return (), lost
+
+    async def _look(self, lane: QueueName, limit: int) -> Sequence[Received]:
+        poll = self._polls.get(lane)
+        if poll is None:
+            return await self._ask(lane, limit, 0)
+        # While somebody waits there, it is empty.
+        return await self._taken(lane, limit) if poll.done() else ()
+
+    async def _brought(self, lane: QueueName, limit: int) -> Sequence[Received]:
+        """What a wait that has just ended has brought; where it is nothing, the next receive need not ask again."""
+        poll = self._polls.get(lane)
+        if poll is None or not poll.done():
             return ()
-        del self._polls[lane]
-        messages = poll.result()
+        if not poll.cancelled() and poll.exception() is None and not poll.result():
+            return ()
+        return await self._taken(lane, limit)
+
+    async def _taken(self, lane: QueueName, limit: int) -> Sequence[Received]:
+        """What a wait that is over has brought; raises what it met."""
+        messages = self._polls.pop(lane).result()
         if len(messages) > limit:
-            await self._queue.hide(messages[limit:], seconds=0)
+            await self._show(messages[limit:])
         return messages[:limit]
 
     def _give_back(self, lane: QueueName, poll: Poll) -> None:
         del self._polls[lane]
-        if not poll.cancelled():
-            task = asyncio.create_task(self._show(poll))
+        if poll.cancelled():
+            return
+        if isinstance(error := poll.exception(), InfrastructureError):
+            logger().warning("a lane could not be waited at", extra={"lane": lane.role, "error": repr(error)})
+        elif messages := poll.result():
+            task = asyncio.create_task(self._show(messages))
             self._going_back.add(task)
             task.add_done_callback(self._going_back.discard)
 
-    async def _show(self, poll: Poll) -> None:
-        """Others need not wait for what nobody here has room for."""
+    async def _show(self, messages: Sequence[Received]) -> None:
+        """Others need not wait for what nobody here has room for; where that fails, they wait for its visibility."""
         try:
-            if messages := poll.result():
-                await self._queue.hide(messages, seconds=0)
+            await self._queue.hide(messages, seconds=0)
         except InfrastructureError as error:
-            logger().warning("a lane could not be waited at", extra={"error": repr(error)})
+            logger().warning("messages were not given back", extra={"error": repr(error)})

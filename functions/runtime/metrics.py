@@ -19,7 +19,7 @@ class Dimensions(Enum):
 
     SERVICE = ("service",)
     CLASS = ("service", "class")
-    LANE = ("service", "class", "lane")
+    LANE = ("service", "class", "lane")  # without `lane` where the setting `lane_metrics` is off
     REASON = ("service", "reason")  # of `Refusal`, or of `functions.engine.run.Reason`
     FUNCTION = ("service", "function")  # of `FunctionName`
     WORKFLOW = ("service", "workflow")  # only where the setting `workflow_metrics` is on
@@ -77,12 +77,12 @@ class Metric(StrEnum):
     own_dimensions: int
 
     # Are users served?
-    RUNS_ACCEPTED = ("RunsAccepted", Dimensions.LANE, Unit.COUNT)
+    RUNS_ACCEPTED = _of_class("RunsAccepted")
     RUNS_REFUSED = _service("RunsRefused")  # 429 or 503: `Refusal`
     REFUSALS = ("Refusals", Dimensions.REASON, Unit.COUNT)  # the same, by reason
 
     # Is work getting done?
-    RUNS_STARTED = ("RunsStarted", Dimensions.LANE, Unit.COUNT)  # claimed for the first time
+    RUNS_STARTED = _of_class("RunsStarted")  # claimed for the first time; by lane it is the count of QueueWait's values
     RUNS_SUCCEEDED = _of_class("RunsSucceeded")
     RUNS_FAILED = _of_class("RunsFailed")
     RUNS_CANCELLED = _of_class("RunsCancelled")

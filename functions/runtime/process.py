@@ -95,6 +95,7 @@ class Worker:
         if not self._stop.is_set():
             logger().info("draining", extra={"runs": len(self._tasks)})
             self._stop.set()
+            self._lanes.leave()
             self._runner.hurry(self._services.clock.now())
             self._isolation.stop()
 

@@ -28,8 +28,11 @@ def new_entries(run: Run, since: int) -> Sequence[Entry]:
     return run.journal[len(run.journal) - (run.last_seq - since) :] if run.last_seq > since else ()
 
 
-def committed(run: Run, entries: Sequence[Entry], workflow: Workflow) -> None:
-    """A holder's put was done: `entries` are what it added to the journal."""
+def committed(before: Run, run: Run, entries: Sequence[Entry], workflow: Workflow) -> None:
+    """A put of `run` over `before` was done: `entries` are what it added to the journal."""
+    if _found_a_death(before, entries):
+        count(Metric.CRASHES, of=(run.class_name,))
+        logger().warning("a worker died with a run in hands", extra=_facts(run))
     for entry in entries:
         metric = _COUNTED.get(entry.type)
         if metric is not None:
@@ -68,12 +71,18 @@ def ended(run: Run, *, by_workflow: bool) -> None:
     logger().info("run ended", extra={**facts, "seconds": took.total_seconds()})
 
 
+def _found_a_death(before: Run, entries: Sequence[Entry]) -> bool:
+    """Whether a claim found a holder's lease dead, or a resumption found that the holder died while it was paused."""
+    types = {entry.type for entry in entries}
+    taken_over = EventType.RUN_CLAIMED in types and before.status is Status.RUNNING
+    return taken_over or EventType.STEP_INTERRUPTED in types
+
+
 def _begun(run: Run, at: datetime, workflow: Workflow) -> None:
     """Its first claim. A delayed run waits from when it may begin: its deadline counts from then, too."""
     may_begin = max(run.created_at, run.deadline - timedelta(seconds=workflow.timeout_seconds))
-    lane = (run.class_name, run.lane)
-    count(Metric.RUNS_STARTED, of=lane)
-    observe(Metric.QUEUE_WAIT, max(0.0, _milliseconds(at - may_begin)), of=lane)
+    count(Metric.RUNS_STARTED, of=(run.class_name,))
+    observe(Metric.QUEUE_WAIT, max(0.0, _milliseconds(at - may_begin)), of=(run.class_name, run.lane))
 
 
 def _facts(run: Run) -> dict[str, object]:

@@ -26,7 +26,7 @@ from functions.engine.errors import InfrastructureError, Unavailable
 from functions.engine.events import Claimed, Event, MapRang, MapSeen
 from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
 from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
-from functions.engine.run import Run
+from functions.engine.run import Run, Status
 from functions.engine.terms import ENVELOPE_LIFE, MAX_DELAY
 from functions.runtime.attempts import Attempts
 from functions.runtime.looks import Looks
@@ -177,7 +177,8 @@ class Runner:
                     logger().debug("dropped", extra={"run_id": message.run_id, "why": verdict.why})
                     return Done()
                 case HandBack():
-                    count(Metric.DUPLICATES)
+                    if row is not None and row.status is Status.RUNNING:  # else it only came a moment early
+                        count(Metric.DUPLICATES)
                     return Back(seconds=max(1, math.ceil((verdict.until - self._now()).total_seconds())))
                 case Apart() if not self._is_apart(received):
                     # There is a row: a look is all that has to be asked for.
@@ -201,9 +202,6 @@ class Runner:
                         return self._after(outcome)
                     row = outcome.row
                 case _:
-                    if isinstance(verdict, Apart):
-                        count(Metric.CRASHES, of=(message.class_name,))
-                        logger().warning("a worker died with a run in hands", extra={"run_id": message.run_id})
                     outcome = await self._hold(*self._basis(message, row))
                     if not isinstance(outcome, Lost) or outcome.held:
                         return self._after(outcome)
@@ -250,7 +248,7 @@ class Runner:
             # Somebody else's run needs this message no more; one whose lease ran out does.
             return Done() if outcome.row is not None else Back(seconds=1)
         run = outcome.run
-        if run.terminal:
+        if run.terminal and outcome.own:
             ended(run, by_workflow=self._settings.workflow_metrics)
         else:
             facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}

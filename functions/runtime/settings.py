@@ -43,7 +43,8 @@ class Settings:
     """Everything that is configured; the defaults are what ships.
 
     `service` names the deployment in its logs and metrics. `debug_sample` is the share of runs whose every decision is
-    logged, `workflow_metrics` whether there are metrics for each workflow (a series each is $0.30 a month).
+    logged, `workflow_metrics` whether there are metrics for each workflow (a series each is $0.30 a month),
+    `lane_metrics` whether the queue wait is told for each lane or for each class.
     Refuses combinations that would break a promise (`ValueError` names the setting).
     """
 
@@ -96,6 +97,7 @@ class Settings:
     log_level: str = "INFO"
     debug_sample: float = 0.01
     workflow_metrics: bool = False
+    lane_metrics: bool = True
 
     def __post_init__(self) -> None:
         if self.retention_days < MIN_RETENTION_DAYS:
@@ -113,6 +115,9 @@ class Settings:
             )
         if self.map_batch * self.inline_bytes > MAX_RECORD_BYTES:
             raise ValueError(f"map_batch times inline_bytes must be at most {MAX_RECORD_BYTES:,}")
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
         if not 0 <= self.debug_sample <= 1:
             raise ValueError("debug_sample must be from 0 to 1")
         for name, settings in self.classes.items():
@@ -148,6 +153,21 @@ class Settings:
                     raise ValueError(f"{PREFIX}{f.name.upper()}={text!r}: {error}") from error
         return cls(**given)  # type: ignore[arg-type]  # names and types come from the fields themselves
 
+
+_AT_LEAST_ONE = (
+    "index_shards",
+    "due_shards",
+    "place_shards",
+    "concurrency",
+    "aws_threads",
+    "max_crashes",
+    "max_map_items",
+    "map_batch",
+    "sweep_batch",
+    "sweep_rings",
+    "repair_batch",
+)
+"""Numbers of which there must be some for anything to go on."""
 
 _FACTS = frozenset({"table", "bucket", "classes", "stage"})
 """What a deployment always says of itself."""

@@ -53,9 +53,10 @@ TRIES_TO_CLAIM = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The run is terminal or let go, by this loop's own commit."""
+    """The run is terminal or let go; `own` says whether by this loop's own commit (else by an operator's)."""
 
     run: Run
+    own: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,7 @@ class Shell:
         self._inputs: dict[Attempt, Json] = {}
         self._refusals = 0
         self._held = False
+        self._own = False
         self._stuck = False
         self._seen = 0.0
         self._waited = 0.0
@@ -134,7 +136,7 @@ class Shell:
                 if self._held and not self._at_it():
                     took = self._clock.monotonic() - began - self._executions.at_work.seconds - self._waited
                     observe(Metric.ENGINE_OVERHEAD, 1_000 * max(0.0, took), of=(base.class_name,))
-                    return Ended(run=self._record)
+                    return Ended(run=self._record, own=self._own)
                 lost = await self._turn() if self._held else await self._write()
             return lost
         except asyncio.CancelledError:
@@ -143,8 +145,13 @@ class Shell:
             raise
         finally:
             self._tenure.stop()
-            await self._executions.stop()
-            await self._aftermath.done()
+            try:
+                await self._executions.stop()
+            except asyncio.CancelledError:
+                self._aftermath.abandon()
+                raise
+            finally:
+                await self._aftermath.done()
 
     def _at_it(self) -> bool:
         """Whether there is anything left for this holder: of a paused run, until its attempts have ended."""
@@ -287,8 +294,10 @@ class Shell:
         del self._inbox[: put.events]
         self._unanswered.clear()
         self._refusals = 0
+        before = self._record
         self._hold(put.run, sent=put.sent)
-        committed(put.run, put.entries, self._workflow)
+        self._own = True
+        committed(before, put.run, put.entries, self._workflow)
         if put.renewal:
             count(Metric.LEASE_RENEWALS, of=(put.run.class_name,))
         for effect in put.effects:
@@ -322,12 +331,14 @@ class Shell:
             if done is not None:
                 self._answered(replace(done, run=row))
                 if row.write_id != done.run.write_id:
+                    self._own = False
                     self._inbox.append(Noticed())
             elif row.version != self._record.version:
                 # An operator's move, over a renewal or our last record.
                 first = min((put.sent for put in self._unanswered.values()), default=None)
                 self._unanswered.clear()
                 self._hold(row, sent=None if self._held else first)
+                self._own = False
                 self._inbox.append(Noticed())
             else:
                 return await self._refused()

@@ -194,7 +194,7 @@ class Submitter:
         standing = await self._create(run)
         if standing is None or standing.submission == run.submission:
             # The row is ours; where a worker was faster than this put, its record is the news.
-            count(Metric.RUNS_ACCEPTED, of=(run.class_name, run.lane))
+            count(Metric.RUNS_ACCEPTED, of=(run.class_name,))
             logger().debug("accepted", extra={"run_id": run.id, "version": 1, "workflow": run.workflow})
             return Submitted(run=standing or run, replayed=False, estimate=prepared.estimate)
         # Two submits with one key at once: the other's row stands, our envelope is void at its claim.

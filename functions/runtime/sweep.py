@@ -111,12 +111,16 @@ class _Pass:
         return SweepReport(**counts, turn_seconds=self._turn_seconds)
 
     def overdue_seconds(self) -> Mapping[str, float]:
-        """For each class how long that run is overdue for which nobody has come for longest (0: there is none)."""
+        """For each class that was asked how long that run is overdue for which nobody has come for longest (0: none).
+
+        A class whose due runs are not known has a figure only where another run is known to be overdue.
+        """
         since = dict(self._wakes.overdue_since)
         for run in self._abandoned:
             if run.lease_until is not None:
                 since[run.class_name] = min(run.lease_until, since.get(run.class_name, self._now))
-        return {name: max(0.0, (self._now - since.get(name, self._now)).total_seconds()) for name in self._classes}
+        known = [name for name in self._classes if name in self._wakes.asked or name in since]
+        return {name: max(0.0, (self._now - since.get(name, self._now)).total_seconds()) for name in known}
 
     # --- parts ----------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class _Runs(logging.Filter):
 
 _runs = _Runs()
 _service = Settings().service
+_by_lane = Settings().lane_metrics
 
 
 @cache
@@ -88,8 +89,8 @@ def configure(settings: Settings) -> None:
 
     Raises ValueError for a level that is none.
     """
-    global _service
-    _service = settings.service
+    global _service, _by_lane
+    _service, _by_lane = settings.service, settings.lane_metrics
     logger().append_keys(service=settings.service)
     set_level(settings.log_level)
     if settings.log_level.upper() == "INFO" and settings.debug_sample > 0:
@@ -127,5 +128,7 @@ def flush() -> None:
 
     To be called at the end of each Lambda invocation, and each minute in a process.
     """
-    for line in lines(taken(), service=_service):
-        sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
+    told = list(lines(taken(), service=_service, by_lane=_by_lane))
+    if told:
+        sys.stdout.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in told))
+        sys.stdout.flush()  # a pipe is buffered: what is killed, or ends by `os._exit`, would take them along

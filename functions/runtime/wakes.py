@@ -56,7 +56,8 @@ class Outbox:
 class Wakes:
     """A pass's wakes: for each class at most `sweep_rings` less what its `resume` queue holds, oldest first.
 
-    `overdue_since` has since when a class's first waiting run is due, or will be, as the index says.
+    `overdue_since` has since when a class's first waiting run is due, or will be, as the index says; `asked` are the
+    classes of which the index has told.
     """
 
     def __init__(self, services: Services, outbox: Outbox, now: datetime, done: Counter[str]) -> None:
@@ -69,6 +70,7 @@ class Wakes:
         self._rooms: dict[str, Room] = {}
         self._rung: Counter[str] = Counter()
         self.overdue_since: dict[str, datetime] = {}
+        self.asked: set[str] = set()
 
     async def measure(self) -> None:
         """Find out what each class has room for. Before that, no class has any."""
@@ -81,6 +83,7 @@ class Wakes:
         for class_name in self._rooms:
             # As many as a queue may hold have their wake, and as many may get one.
             keys = await self._services.runs.due(class_name, self._now + AHEAD, limit=2 * self._most)
+            self.asked.add(class_name)
             if keys:
                 self.overdue_since[class_name] = keys[0].due_at
             mark = f"sweep.rung.{class_name}"

@@ -34,11 +34,6 @@ class Facts:
         """The classes' names."""
         return tuple(self.config.classes)
 
-    @property
-    def lanes(self) -> Sequence[tuple[str, str]]:
-        """Every lane, as class and name."""
-        return [(name, lane) for name, of_class in self.config.classes.items() for lane in of_class.lanes]
-
     def sources(self, class_name: str) -> Iterator[tuple[str, sqs.Queue]]:
         """What a class's workers take from: its lanes and `resume`."""
         yield from self.queues[class_name].sources.items()

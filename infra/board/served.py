@@ -27,7 +27,7 @@ def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
             graph("Answered within", *(facts.door.latency(p) for p in ("p50", "p95", "p99")), width=6, unit="ms"),
             graph(
                 "Runs accepted",
-                *(facts.own(Metric.RUNS_ACCEPTED, *lane) for lane in facts.lanes),
+                *(facts.own(Metric.RUNS_ACCEPTED, name) for name in facts.classes),
                 width=6,
                 unit="in 5 min",
                 stacked=True,

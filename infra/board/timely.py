@@ -27,11 +27,12 @@ def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
 def _of_class(facts: Facts, name: str) -> list[list[cloudwatch.IWidget]]:
     config = facts.config.classes[name]
     waits = [
-        facts.own(Metric.QUEUE_WAIT, name, lane, statistic=p, label=f"{lane} {p}")
-        for lane in config.lanes
+        facts.own(Metric.QUEUE_WAIT, name, *lane, statistic=p, label=" ".join((*lane, p)))
+        for lane in ([(lane,) for lane in config.lanes] if facts.config.lane_metrics else [()])
         for p in PERCENTILES
     ]
-    limits = {} if config.pool != "lambda" else {config.age_limit_seconds(r): r for r, _ in facts.sources(name)}
+    aged = config.pool == "lambda" and facts.config.mappings
+    limits = {config.age_limit_seconds(r): r for r, _ in facts.sources(name)} if aged else {}
     lines = [cloudwatch.HorizontalAnnotation(value=value, label=f"{role} alarms") for value, role in limits.items()]
     return [
         [

@@ -38,8 +38,4 @@ def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
 
 
 def _of_class(facts: Facts, class_name: str) -> list[cloudwatch.IMetric]:
-    lanes = [
-        facts.own(Metric.RUNS_STARTED, class_name, lane, label=f"RunsStarted {lane}")
-        for lane in facts.config.classes[class_name].lanes
-    ]
-    return [*lanes, *(facts.own(metric, class_name, label=metric.value) for metric in ENDS)]
+    return [facts.own(metric, class_name, label=metric.value) for metric in (Metric.RUNS_STARTED, *ENDS)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from locust import constant, events, task
+from locust import constant, task
 
-from loadtest.locusts.recording import FACTS, HEADERS, Caller
+from loadtest.locusts.recording import FACTS, Caller
 
 
 class Trigger(Caller):
@@ -17,20 +17,11 @@ class Trigger(Caller):
     @task
     def diamond(self) -> None:
         """Submit, wait for the end, note how long all of it took."""
-        begun = time.perf_counter()
+        begun = time.time()
         accepted = self.submit(FACTS["workflow"], tag=FACTS["tag"], name="trigger")
         if accepted.status_code != 202:
             return
         run_id = accepted.json()["id"]
-        self.client.get(f"/v1/runs/{run_id}", headers=HEADERS, name="status")
+        self.look(f"/v1/runs/{run_id}", name="status")
         ended = self.follow(run_id)
-        whole = (time.perf_counter() - begun) * 1000
-        events.request.fire(
-            request_type="RUN",
-            name="run",
-            response_time=whole,
-            response_length=0,
-            response=ended,
-            context={"run": run_id},
-            exception=None,
-        )
+        self.tell("run", begun, ended, run=run_id)

@@ -6,7 +6,23 @@ from collections.abc import Mapping
 
 from loadtest.scenario import Scenario
 from loadtest.scenarios.diamond import diamond
+from loadtest.scenarios.driver import driver
+from loadtest.scenarios.history import history
+from loadtest.scenarios.mixed import mixed
+from loadtest.scenarios.open import open_loop
+from loadtest.scenarios.ramp import ramp
+from loadtest.scenarios.soak import soak
+from loadtest.scenarios.storm import storm
+from loadtest.scenarios.team import team
 
 SCENARIOS: Mapping[str, Scenario] = {
     "diamond": diamond,
+    "driver": driver,
+    "history": history,
+    "mixed": mixed,
+    "open": open_loop,
+    "ramp": ramp,
+    "soak": soak,
+    "storm": storm,
+    "team": team,
 }

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from loadtest.counting import drained
 from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
-from loadtest.swarm import swarm
 from loadtest.targets import Needs
 from loadtest.verdict import at_least, at_most, equal, shown
+from loadtest.warming import warm
 from loadtest.workflows import DIAMOND
 
-USERS = 10
-SECONDS = 60.0
-QUICK_SECONDS = 10.0
+QUICK = {"seconds": 10.0}
 
 FLOWFORGE_RUNS_PER_SECOND = 2.54
 FLOWFORGE_P50_SECONDS = 3.5
 """Its best published figures, with its poll interval at 0.25 s."""
 
 
-def diamond(session: Session) -> Found:
+def diamond(
+    session: Session,
+    *,
+    users: Annotated[int, "Users at once."] = 10,
+    seconds: Annotated[float, "How long they go on."] = 60.0,
+) -> Found:
     """Users in a closed loop on one worker process; every accepted run is counted by its row afterwards."""
-    seconds = QUICK_SECONDS if session.quick else SECONDS
     with session.target(Needs(workers=1)) as target, target.client() as client:
         client.apply(DIAMOND)
-        warm = client.submit(DIAMOND["name"], tags={"load": "warm"})
-        client.wait(warm["id"], timeout=60)
-        session.say(f"{USERS} users for {seconds:g} s")
+        warm(client, DIAMOND["name"], 5)
         facts = {"workflow": DIAMOND["name"], "tag": session.tag}
-        requests = swarm("diamond", target, users=USERS, seconds=seconds, folder=session.scratch, facts=facts)
+        requests = session.swarm("diamond", target, users=users, seconds=seconds, **facts)
         rows = drained(client, session.tag, within_seconds=60)
-    for request in requests:
-        session.recorder.row(name=request.name, begun=request.begun, seconds=request.seconds, status=request.status)
     by_name = {name: [r for r in requests if r.name == name] for name in ("trigger", "status", "run")}
     accepted = [r for r in by_name["trigger"] if r.status == 202]
     failures = [r for r in requests if r.error or r.status >= 400]
@@ -42,7 +42,7 @@ def diamond(session: Session) -> Found:
     status = quantiles(r.seconds for r in by_name["status"])
     return Found(
         figures={
-            "users": USERS,
+            "users": users,
             "elapsed_seconds": elapsed,
             "runs_per_second": rate,
             "run_seconds": run,

@@ -27,7 +27,7 @@ LANE = ("model", "normal")
 
 def submit() -> None:
     """The api function accepts a run: two writes of the table, one message."""
-    count(Metric.RUNS_ACCEPTED, of=LANE)
+    count(Metric.RUNS_ACCEPTED, of=CLASS)
     for _ in range(2):
         count(Metric.TABLE_CALLS)
         count(Metric.TABLE_WRITE_UNITS, 2)
@@ -36,7 +36,7 @@ def submit() -> None:
 
 def diamond() -> None:
     """The worker function carries one diamond to its end."""
-    count(Metric.RUNS_STARTED, of=LANE)
+    count(Metric.RUNS_STARTED, of=CLASS)
     observe(Metric.QUEUE_WAIT, 12.345, of=LANE)
     for _ in range(4):
         count(Metric.STEPS, of=CLASS)

@@ -133,6 +133,20 @@ def test_each_lane_may_have_a_number_of_its_own() -> None:
     assert (list(given.lanes), given.resume, given.concurrency) == (["high", "normal", "low"], 32, 64)
 
 
+def test_what_a_class_says_of_resume_is_of_its_concurrency_and_the_lanes_share_the_rest() -> None:
+    given = configured({"a": {"concurrency": 100, "resume": 80}}).classes["a"]
+
+    assert (dict(given.lanes), given.concurrency) == ({"high": 11, "normal": 6, "low": 3}, 100)
+
+
+@pytest.mark.parametrize("asked", [{"concurrency": 100, "resume": 80}, {"lanes": {"high": 500, "low": 200}}])
+def test_an_emulator_gets_little_however_a_class_says_how_much(asked: Mapping[str, Any]) -> None:
+    given = configured({"a": asked}, local="true").classes["a"]
+
+    assert given.concurrency <= LOCAL_CONCURRENCY
+    assert list(given.lanes) == list(asked.get("lanes", ["high", "normal", "low"]))
+
+
 def test_an_emulator_gets_little_of_each_class() -> None:
     for given in configured(None, local="true").classes.values():
         assert given.concurrency <= LOCAL_CONCURRENCY
@@ -145,7 +159,20 @@ def test_an_emulator_gets_little_of_each_class() -> None:
         ({"memory": 3}, "unknown .*memory.*; known are .*memory_mb"),
         ({"timeout_seconds": 901}, "timeout_seconds"),
         ({"memory_mb": "much"}, "memory_mb is a whole number"),
-        ({"concurrency": 10}, "7 is the least"),
+        ({"concurrency": 10}, "concurrency 10 is too little for 3 lanes: 14 is the least"),
+        ({"lanes": ["a"], "concurrency": 3}, "concurrency 3 is too little for 1 lane: 4 is the least"),
+        ({"concurrency": 100, "resume": 20}, "at least half"),
+        ({"concurrency": 100, "resume": 95}, "resume leaves 5 of 100 for 3 lanes: 7 is the least"),
+        ({"memory_mb": 64}, "memory_mb must be from 128 to 10,240"),
+        ({"memory_mb": 10_241}, "memory_mb must be from 128 to 10,240"),
+        ({"max_queue_depth": -1}, "max_queue_depth"),
+        ({"emulated_batches": 0}, "emulated_batches"),
+        ({"targets": ["high"]}, "targets: must be an object"),
+        ({"targets": {"high": True}}, "targets: high is a whole number"),
+        ({"pool": "process", "fargate": {"concurrency": 1.5}}, "fargate: concurrency is a whole number, not 1.5"),
+        ({"pool": "process", "fargate": {"max_tasks": "9"}}, "fargate: max_tasks is a whole number, not '9'"),
+        ({"pool": "process", "fargate": {"min_tasks": True}}, "fargate: min_tasks is a whole number"),
+        ({"pool": "process", "fargate": {"image": 5}}, "fargate: image is a text"),
         ({"concurrency": 50, "lanes": {"a": 2}}, "concurrency is split over a list"),
         ({"lanes": []}, "lanes"),
         ({"lanes": ["a", "a"]}, "lanes"),

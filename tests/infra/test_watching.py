@@ -10,6 +10,7 @@ import pytest
 
 from functions.engine.run import Reason
 from functions.runtime.metrics import NAMESPACE, Dimensions, FunctionName, Metric, Refusal
+from infra.bundling import ROOT
 from infra.dashboard import QUESTIONS
 from tests.infra.conftest import Json, Synthesised
 
@@ -19,6 +20,7 @@ DOCUMENTED = {
     "AWS/Lambda": {"Duration", "Errors", "Invocations", "RecursiveInvocationsDropped", "Throttles"},
     "AWS/SQS": {
         "ApproximateAgeOfOldestMessage",
+        "ApproximateNumberOfMessagesNotVisible",
         "ApproximateNumberOfMessagesVisible",
         "NumberOfMessagesReceived",
     },
@@ -169,7 +171,8 @@ def test_a_messages_age_alarms_by_its_lanes_own_target_beyond_a_workers_life(odd
         if alarm.get("MetricName") == "ApproximateAgeOfOldestMessage"
     }
 
-    assert limits == {"model/high": 660, "model/low": 7_800, "model/resume": 660}
+    # A wake may have been delayed by 900 s, and a worker lives for 600 s.
+    assert limits == {"model/high": 1_560, "model/low": 8_700, "model/resume": 1_560}
 
 
 def test_lanes_that_processes_work_on_alarm_when_nobody_takes_anything(odd: Synthesised) -> None:
@@ -184,3 +187,82 @@ def test_lanes_that_processes_work_on_alarm_when_nobody_takes_anything(odd: Synt
 def test_tracing_is_off_unless_it_is_asked_for(prod: Synthesised, odd: Synthesised) -> None:
     assert not [f for f in prod.functions().values() if f.get("TracingConfig")]
     assert all(f["TracingConfig"] == {"Mode": "Active"} for f in odd.functions().values())
+
+
+def alarms_on(stack: Synthesised, metric: str) -> dict[str, Json]:
+    """The alarms on a single metric of this name, by what they say."""
+    alarms = stack.all("AWS::CloudWatch::Alarm").values()
+    return {alarm["AlarmDescription"]: alarm for alarm in alarms if alarm.get("MetricName") == metric}
+
+
+def test_runs_that_waited_longer_than_their_lanes_target_alarm_whoever_works_on_them(odd: Synthesised) -> None:
+    limits = {says.split(" wait")[0]: a["Threshold"] / 1_000 for says, a in alarms_on(odd, Metric.QUEUE_WAIT).items()}
+
+    assert limits == {"Runs of model/high": 60, "Runs of model/low": 7_200, "Runs of harness/normal": 300}
+
+
+def test_requests_that_are_answered_with_an_error_of_ours_alarm(prod: Synthesised, odd: Synthesised) -> None:
+    assert len(alarms_on(prod, "5xx")) == 1
+    assert len(alarms_on(odd, "5XXError")) == 1
+
+
+def test_a_dead_letter_alarms_for_as_long_as_it_stays_hidden_or_not(prod: Synthesised) -> None:
+    (letters, _) = [a for name, a in prod.all("AWS::CloudWatch::Alarm").items() if "DeadLetters" in name]
+    names = {query["MetricStat"]["Metric"]["MetricName"] for query in letters["Metrics"] if "MetricStat" in query}
+
+    assert names == {
+        "NumberOfMessagesReceived",
+        "ApproximateNumberOfMessagesVisible",
+        "ApproximateNumberOfMessagesNotVisible",
+    }
+
+
+@pytest.fixture(scope="module")
+def drained(synth: Callable[..., Synthesised]) -> Synthesised:
+    """Five classes, no mapping, the queue wait by class."""
+    classes = {name: {"lanes": ["high", "low"]} for name in ("a", "b", "c", "d", "e")}
+    context = {"mappings": "false", "classes": json.dumps(classes), "settings": json.dumps({"lane_metrics": False})}
+    return synth(context)
+
+
+def test_no_alarm_looks_at_more_metrics_than_cloudwatch_lets_it(drained: Synthesised) -> None:
+    watched: set[str] = set()
+    for alarm in drained.all("AWS::CloudWatch::Alarm").values():
+        metrics = [query["MetricStat"] for query in alarm.get("Metrics", ()) if "MetricStat" in query]
+        assert len(metrics) <= 10, alarm["AlarmDescription"]
+        throttles = [stat["Metric"] for stat in metrics if stat["Metric"]["MetricName"] == "Throttles"]
+        watched |= {str(metric["Dimensions"][0]["Value"]) for metric in throttles}
+
+    assert len(watched) == len(drained.functions()) == 14
+
+
+def test_what_no_function_takes_alarms_as_what_processes_take(drained: Synthesised) -> None:
+    assert not alarms_on(drained, "ApproximateAgeOfOldestMessage")
+    assert len([name for name in drained.all("AWS::CloudWatch::Alarm") if "Untaken" in name]) == 5 * 3
+
+
+def test_without_lanes_the_queue_wait_is_looked_at_as_it_is_told(drained: Synthesised) -> None:
+    waits = [shown for shown in own(drained) if shown.name == Metric.QUEUE_WAIT]
+
+    assert {frozenset(shown.dimensions) for shown in waits} == {frozenset({"service", "class"})}
+    assert {shown.dimensions["class"] for shown in waits} == set(drained.config.classes)
+    assert {alarm["Threshold"] for alarm in alarms_on(drained, Metric.QUEUE_WAIT).values()} == {3_600_000}
+
+
+def test_every_alarm_names_a_section_of_the_operators_page_that_is_there(
+    odd: Synthesised, drained: Synthesised
+) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    sections = {
+        line[3:].strip().lower().replace(" ", "-"): at
+        for at, line in enumerate(page.splitlines())
+        if line.startswith("## ")
+    }
+    for stack in (odd, drained):
+        for alarm in stack.all("AWS::CloudWatch::Alarm").values():
+            named = alarm["AlarmDescription"].rpartition("docs/operations.md#")[2]
+            assert named in sections, alarm["AlarmDescription"]
+            text = page.splitlines()[sections[named] : sections[named] + 25]
+            assert [
+                word for word in ("**Means.**", "**Look at.**", "**Do.**") if any(word in line for line in text)
+            ] == ["**Means.**", "**Look at.**", "**Do.**"]

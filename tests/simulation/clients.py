@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from functions.engine.errors import InfrastructureError, KeyReused, QueueFull
+from functions.engine.lanes import Urgency
 from functions.engine.ports import RunKey
 from functions.runtime.control import Control
 from functions.runtime.forking import Forker
@@ -37,6 +38,7 @@ class Wish:
     padding: int
     key: str | None
     delay: float
+    lane: str | None = None
 
     def submission(self) -> Submission:
         body = f"{self.workflow}/{self.marker}"
@@ -45,6 +47,7 @@ class Wish:
             workflow=self.workflow,
             input={"marker": self.marker, "pad": "x" * self.padding},
             key=self.key,
+            urgency=Urgency(lane=self.lane),
             delay_seconds=self.delay,
             request_hash=hashlib.sha256(body.encode()).hexdigest(),
         )
@@ -82,6 +85,12 @@ def wishes(rng: random.Random, workflows: list[tuple[str, str]], *, runs: int, w
                 )
             )
     return found
+
+
+def in_lanes(rng: random.Random, wishes: Sequence[Wish], lanes: Sequence[str]) -> list[Wish]:
+    """The wishes, each in some lane or in the usual one; the same body, the same lane."""
+    chosen: dict[str, str | None] = {wish.marker: rng.choice((*lanes, None)) for wish in wishes}
+    return [replace(wish, lane=chosen[wish.marker]) for wish in wishes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from functions.runtime.settings import ClassSettings, Settings
 from tests.simulation.batches import Batch, batched
-from tests.simulation.clients import Wish, wishes
+from tests.simulation.clients import Wish, in_lanes, wishes
 from tests.simulation.fate import Fate
 from tests.simulation.features import enriched
 from tests.simulation.operators import Order, orders
@@ -24,6 +24,10 @@ SHORT_HOURS: Mapping[str, Any] = {
 }
 """Windows of place repair that a schedule lives to see. Each bears a write that is done 40 s late."""
 
+LANES = ("high", "normal", "low")
+MANY_LANES = 0.15
+"""Of the schedules, so many have a class with all three lanes: more polls make each of them slower."""
+
 MAX_STEP_SECONDS = 90.0
 """Of the class: an invocation of 180 s has time for one, and for the hand-over after it."""
 
@@ -36,7 +40,7 @@ class Deployment:
     on elsewhere; with `short_hours`, places are repaired within minutes. `bound` is of queued runs (0:
     none), `batch` of the lane's mapping; `lag` is the indexes', in seconds; with `encoded`, every record
     makes the round trip it makes in the real table; with `skewed`, clocks differ by up to the margin;
-    with `drained`, the queues must run empty at last.
+    with `drained`, the queues must run empty at last. `lanes` are the class's, best first.
     """
 
     documents: Mapping[tuple[str, str], Mapping[str, Any]]
@@ -55,6 +59,7 @@ class Deployment:
     orders: Sequence[Order] = ()
     machine: bool = False
     short_hours: bool = False
+    lanes: Sequence[str] = ("normal",)
 
     @property
     def healed(self) -> bool:
@@ -65,6 +70,7 @@ class Deployment:
     def settings(self) -> Settings:
         """What the code is configured with."""
         of_class = ClassSettings(
+            lanes=tuple(self.lanes),
             max_queue_depth=self.bound,
             max_step_seconds=MAX_STEP_SECONDS,
             state_machine="simulated" if self.machine else "",
@@ -94,6 +100,9 @@ class Deployment:
         if lively:
             documents = {place: enriched(features, one) for place, one in documents.items()}
         clients = wishes(fate.rng("clients"), sorted(documents), runs=runs, within=fate.calm_at / 2)
+        lanes = LANES if fate.rng("lanes").random() < MANY_LANES else LANES[1:2]
+        if len(lanes) > 1:
+            clients = in_lanes(fate.rng("lanes.clients"), clients, lanes)
         alone, batches = batched(fate.rng("batches"), clients)
         fleet = shape.choice(("lambda", "process", "both"))
         return cls(
@@ -113,4 +122,5 @@ class Deployment:
             orders=orders(fate.rng("operators"), within=fate.calm_at + 100) if lively else (),
             machine=lively and features.random() < 0.8,
             short_hours=lively and features.random() < 0.3,
+            lanes=lanes,
         )

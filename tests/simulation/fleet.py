@@ -23,11 +23,15 @@ from tests.simulation.nodes import Node
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
-LANE = QueueName(class_name="model", role="normal")
 RESUMED = QueueName(class_name="model", role=RESUME)
 DEAD_LETTERS = QueueName(class_name="model", role=DEAD)
 FUNCTION_SECONDS = 180
 """The worker function's timeout, and its queues' default visibility. Longer than a lease and a few steps."""
+
+
+def lane_named(role: str) -> QueueName:
+    """The queue of one of the class's lanes."""
+    return QueueName(class_name="model", role=role)
 
 
 class Sandbox:
@@ -142,7 +146,7 @@ async def process_worker(simulation: Simulation, number: int) -> None:
         worker = Worker(
             node.services,
             class_name="model",
-            lanes=["normal"],
+            lanes=simulation.deployment.lanes,
             concurrency=rng.choice((1, 2, 5)),
             isolation=Isolation(simulation),  # type: ignore[arg-type]  # the same two methods, without processes
         )

@@ -193,9 +193,12 @@ class Simulation:
 
     def _start_fleet(self) -> None:
         if self.deployment.lambdas:
-            for queue, batch in ((fleet.LANE, self.deployment.batch), (fleet.RESUMED, 1)):
-                mapping = fleet.Mapping(self, queue, batch=batch)
-                for _ in range(2):
+            best, *others = (fleet.lane_named(lane) for lane in self.deployment.lanes)
+            batch = self.deployment.batch
+            mapped = [(best, batch, 2), (fleet.RESUMED, 1, 2), *((lane, batch, 1) for lane in others)]
+            for queue, most, pollers in mapped:
+                mapping = fleet.Mapping(self, queue, batch=most)
+                for _ in range(pollers):
                     self.go(mapping.poll())
         for number in range(self.deployment.processes):
             self.go(fleet.process_worker(self, number))
@@ -231,7 +234,9 @@ class Simulation:
             elif living and (amount := self.fate.strikes("luck.freeze", 0.12, at=at)) is not None:
                 living[int(amount * len(living))].freeze(20 + amount * 200)
             elif (amount := self.fate.strikes("luck.purge", 0.03, at=at)) is not None:
-                self._purge(fleet.LANE if amount < 0.5 else fleet.RESUMED)
+                lanes = self.deployment.lanes
+                # The first half of chance is the lanes', the other the resume queue's.
+                self._purge(fleet.lane_named(lanes[int(amount * 2 * len(lanes))]) if amount < 0.5 else fleet.RESUMED)
             elif self.fate.strikes("luck.abort", 0.1, at=at) is not None:
                 await self.machine.abort()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from functions.adapters.memory import MemoryBlobs, MemoryPlaces, MemoryQueue, MemoryRunStore, RunCodec
 from functions.adapters.memory.runs import bucket_of
 from functions.adapters.messages import decode
-from functions.engine.message import Envelope, Message, QueueName
+from functions.engine.message import RESUME, Envelope, Message, QueueName
 from functions.engine.ports import Condition, DueKey, IndexKey, Reservation
 from functions.engine.run import Place, Run, Status
 from functions.engine.sealing import merged
@@ -73,6 +73,8 @@ class Queue(MemoryQueue):
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
         await super().send(queue, message, delay_seconds=delay_seconds)
         if isinstance(message, Envelope):
+            right = queue.role in (message.lane, RESUME)
+            self._simulation.audit.hold(right, "an envelope waits in its run's lane, or apart", queue)
             self._simulation.audit.admissions.sent(message)
 
     async def _change(self, queue: QueueName, seconds: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from functions.engine.effects import ReturnPlace
@@ -21,9 +22,8 @@ class SlowPlaces:
 
 
 def an_aftermath() -> Aftermath:
-    services: Any = memory_services(VirtualClock())
-    services.places = SlowPlaces()
-    return Aftermath(services)
+    places: Any = SlowPlaces()
+    return Aftermath(replace(memory_services(VirtualClock()), places=places))
 
 
 @virtually

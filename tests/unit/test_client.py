@@ -9,7 +9,17 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from fanfold import AsyncClient, Client, Invalid, NotFound, NotReachable, Refused, StateConflict
+from fanfold import (
+    AsyncClient,
+    Client,
+    Invalid,
+    NotFanfold,
+    NotFound,
+    NotReachable,
+    Refused,
+    ServiceFailure,
+    StateConflict,
+)
 from fanfold.calls import pause_before_repeat
 from fanfold.results import BatchResult, Run
 
@@ -52,7 +62,7 @@ def ok(body: Any, status: int = 200) -> httpx.Response:
 def problem(status: int, *, retry_after: str | None = None, **facts: Any) -> httpx.Response:
     headers = {"retry-after": retry_after} if retry_after else {}
     body = {"type": "some-slug", "title": "A title", "status": status, "detail": "What happened.", **facts}
-    return httpx.Response(status, json=body, headers=headers)
+    return httpx.Response(status, json=body, headers={"content-type": "application/problem+json", **headers})
 
 
 def a_run(status: str = "succeeded", **facts: Any) -> Run:
@@ -170,6 +180,75 @@ def test_a_refusal_longer_than_the_callers_patience_is_raised_at_once() -> None:
     assert refused.value.retry_after_seconds == 60
     assert refused.value.type == "queue-full"
     assert service.slept == []
+
+
+def gateways_own(_: httpx.Request) -> httpx.Response:
+    return httpx.Response(500, json={"message": "Internal Server Error"})
+
+
+async def test_a_500_that_is_not_the_services_own_is_repeated_under_the_same_key_by_both_clients() -> None:
+    # An HTTP API answers so when a function was killed, or its authorizer could not read the table.
+    service = Service(gateways_own, ok(ACCEPTED, 202))
+    with service.client() as client:
+        client.submit("tiny")
+    other = Service(gateways_own, ok(ACCEPTED, 202))
+    async with other.async_client() as asyncio_client:
+        await asyncio_client.submit("tiny")
+    for asked in (service.requests, other.requests):
+        first, second = (request.headers["idempotency-key"] for request in asked)
+        assert first == second
+
+
+def test_a_500_that_the_service_states_is_raised_at_once() -> None:
+    service = Service(problem(500))
+    with service.client() as client, pytest.raises(ServiceFailure):
+        client.get("r1")
+    assert len(service.requests) == 1
+
+
+def test_a_gateway_that_goes_on_failing_is_told_when_the_callers_patience_is_over() -> None:
+    service = Service(gateways_own)
+    with service.client(patience_seconds=0) as client, pytest.raises(ServiceFailure, match="Internal Server Error"):
+        client.get("r1")
+
+
+def test_events_go_on_where_they_were_after_a_gateway_that_failed() -> None:
+    service = Service(
+        ok({"events": [an_event(1)], "last_seq": 1, "end": False}),
+        gateways_own,
+        problem(503),
+        ok({"events": [an_event(2, "run.succeeded")], "last_seq": 2, "end": True}),
+    )
+    with service.client() as client:
+        assert [event["seq"] for event in client.events("r1")] == [1, 2]
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "a b", "a\nb", "x" * 256])
+async def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_sent(key: str) -> None:
+    service = Service(ok(ACCEPTED, 202))
+    with service.client() as client:
+        for call in (
+            lambda: client.submit("tiny", key=key),
+            lambda: client.submit_many(RUNS, key=key),
+            lambda: client.signal("r1", "go", key=key),
+            lambda: client.redrive("r1", key=key),
+            lambda: client.fork("r1", "a", key=key),
+        ):
+            with pytest.raises(ValueError, match="1–255 visible ASCII characters"):
+                call()
+    async with service.async_client() as asyncio_client:
+        with pytest.raises(ValueError, match="visible ASCII"):
+            await asyncio_client.submit("tiny", key=key)
+    assert service.requests == []
+
+
+async def test_an_address_that_leads_round_in_a_circle_is_no_fanfolds() -> None:
+    service = Service(lambda _: httpx.Response(302, headers={"location": f"{URL}/v1/runs/r1"}))
+    with service.client() as client, pytest.raises(NotFanfold, match=r"service\.test"):
+        client.get("r1")
+    async with service.async_client() as asyncio_client:
+        with pytest.raises(NotFanfold, match=r"service\.test"):
+            await asyncio_client.get("r1")
 
 
 def test_no_answer_at_all_is_told_as_not_reachable() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from datetime import UTC, datetime, timedelta
@@ -155,6 +156,34 @@ def test_the_terminal_shows_every_widget_with_its_numbers_states_and_problems() 
         "a log widget",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_newest_values_and_numbers_are_seen_however_narrow_the_terminal_is(width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(terminal.shown("fanfold-x", a_page(), [ALARM], SPAN))
+    text = console.export_text()
+    assert "…" not in text
+    row = next(line for line in text.splitlines() if line.startswith("B"))
+    assert "█" in row
+    assert "last 9" in row
+    assert "max 9" in row
+
+
+def test_what_has_no_data_takes_one_line_of_the_terminal_and_a_graph_says_what_it_is_in() -> None:
+    rows = [["F", name, {"id": name.lower()}] for name in ("A", "C", "D")]
+    axis = {"yAxis": {"left": {"label": "ms"}}}
+    place = {"x": 0, "y": 0, "width": 12, "height": 6}
+    read = page.read(
+        json.dumps({"widgets": [{"type": "metric", **place, "properties": {"title": "Wait", "metrics": rows, **axis}}]})
+    )
+    values = {"A": (1.0, 2.0), "C": (None, None), "D": (None, None)}
+    filled = list(data.fill(read, {one: values[one.name] for one in read.metrics}, SPAN))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(terminal.shown("fanfold-x", filled, [], SPAN))
+    text = console.export_text()
+    assert "Wait, ms\n" in text
+    assert "no data: C, D\n" in text
 
 
 def test_the_picture_is_drawn_with_every_kind_of_widget(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from functions.engine.errors import InvalidDocument, LaneDenied
 from functions.engine.lanes import Bound, Urgency, lane_of, order, position, shares
 from functions.engine.message import Envelope, QueueName
 from functions.engine.run import Status
-from functions.runtime.process import POLL_SECONDS
+from functions.runtime.process import FAULT_PAUSE_SECONDS, POLL_SECONDS
 from functions.runtime.settings import ClassSettings, Settings
 from tests.support.faults import Fault
 from tests.support.virtual import loop, virtually
@@ -219,3 +219,50 @@ async def test_whatever_comes_in_whichever_lane_is_executed_once_though_queues_f
     assert len([entry for entry in world.log if entry.what == "start"]) == len(envelopes)
     given_back = [call for call in process.queue.calls if call.method == "hide"]
     assert len(given_back) < len(envelopes) / 2
+
+
+@virtually
+async def test_a_lane_that_can_not_be_asked_keeps_none_of_the_others_waiting() -> None:
+    world = world_with_lanes()
+    process = world.process()
+    process.queue.rule("receive", lambda queue, **_: Fault.DOWN if queue.role == "high" else Fault.NONE)
+    async with process.worker(concurrency=1, lanes=THREE):
+        await asyncio.sleep(1)
+        begun = loop().time()
+        envelopes = [*await submitted(world, 5, "normal"), *await submitted(world, 5, "low")]
+        await all_ended(world, envelopes)
+        # Where nothing waits in the others either, a look each pause is all that the lost lane is asked for.
+        assert loop().time() - begun < 10 + FAULT_PAUSE_SECONDS + 1
+        asked = receives(process)["high"]
+        await asyncio.sleep(60)
+        assert receives(process)["high"] - asked <= 60 / FAULT_PAUSE_SECONDS + 1
+
+
+@virtually
+async def test_told_to_stop_it_gives_back_what_its_waits_still_bring_while_it_drains() -> None:
+    world = world_with_lanes()
+    process = world.process()
+    async with process.worker(concurrency=9, lanes=THREE) as worker:
+        await submitted(world, 1, "high", ms=20_000)
+        await asyncio.sleep(1)
+        worker.stop()
+        await asyncio.sleep(0.1)
+        for lane in THREE:
+            await submitted(world, 1, lane)
+        await asyncio.sleep(1)
+        depths = [await world.queue.depth(QueueName(class_name="model", role=lane)) for lane in THREE]
+        assert [depth.visible for depth in depths] == [1, 1, 1]
+        assert not process.working.done()
+
+
+@virtually
+async def test_what_there_is_room_for_is_begun_although_the_rest_can_not_be_given_back() -> None:
+    world = world_with_lanes()
+    process = world.process()
+    process.queue.rule("hide", lambda *_, **__: Fault.DOWN)
+    async with process.worker(concurrency=10, lanes=THREE):
+        await asyncio.sleep(1)
+        await submitted(world, 8, "high", ms=30_000)
+        await submitted(world, 3, "normal", ms=30_000)
+        await asyncio.sleep(1)
+        assert Counter(await lanes_by_claim(world)) == {"high": 8, "normal": 2}

@@ -62,7 +62,7 @@ async def test_a_diamond_is_told_as_one_run_four_steps_and_the_times_it_took() -
 
     told = taken()
     assert run.status is Status.SUCCEEDED
-    assert told[Metric.RUNS_STARTED, NORMAL] == [1]
+    assert told[Metric.RUNS_STARTED, MODEL] == [1]
     assert told[Metric.RUNS_SUCCEEDED, MODEL] == [1]
     assert told[Metric.STEPS, MODEL] == [4]
     assert run.started_at is not None
@@ -161,7 +161,7 @@ async def test_a_crash_is_told_with_the_attempt_it_interrupted() -> None:
     told = totals()
     assert run.epoch == 2
     assert (told[Metric.CRASHES, MODEL], told[Metric.INTERRUPTED, MODEL]) == (1, 1)
-    assert (told[Metric.RUNS_STARTED, NORMAL], told[Metric.STEPS, MODEL]) == (1, 1)
+    assert (told[Metric.RUNS_STARTED, MODEL], told[Metric.STEPS, MODEL]) == (1, 1)
 
 
 @virtually
@@ -194,7 +194,7 @@ async def test_of_two_who_claim_a_run_at_once_one_is_told_to_have_lost_it() -> N
 
     told = totals()
     assert (told[Metric.CLAIMS_LOST, MODEL], told[Metric.DUPLICATES, ()]) == (1, 1)
-    assert told[Metric.RUNS_STARTED, NORMAL] == 1
+    assert told[Metric.RUNS_STARTED, MODEL] == 1
 
 
 @virtually
@@ -217,7 +217,7 @@ async def test_submits_are_told_as_accepted_repeated_or_refused_with_the_reason(
 
     told = totals()
     assert statuses == [202, 200, 202, 429]
-    assert (told[Metric.RUNS_ACCEPTED, NORMAL], told[Metric.DUPLICATES, ()]) == (2, 1)
+    assert (told[Metric.RUNS_ACCEPTED, MODEL], told[Metric.DUPLICATES, ()]) == (2, 1)
     assert (told[Metric.RUNS_REFUSED, ()], told[Metric.REFUSALS, ("queue_full",)]) == (2, 2)
 
 

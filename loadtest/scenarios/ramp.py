@@ -1,0 +1,93 @@
+"""A ramp as SwarmKit publishes it: more and more users, each with one run of one 2 s model call at a time.
+
+A closed loop, which hides a slow service's latency: for comparison only. `open` measures latency.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fanfold import Client
+from loadtest.counting import drained, executions
+from loadtest.measure import quantiles
+from loadtest.options import Numbers
+from loadtest.scenario import Found, Session
+from loadtest.targets import Needs, Target
+from loadtest.verdict import Check, at_least, equal, shown
+from loadtest.warming import warm
+from loadtest.workflows import counted_call
+
+LEVELS = Numbers((5, 25, 50, 100))
+QUICK = {"levels": Numbers((2, 5)), "seconds": 8.0, "call_ms": 500}
+
+JITTER = 0.25
+SWARMKIT_RUNS_PER_SECOND = {5: 2.2, 25: 10.0, 50: 20.0, 100: 31.0, 200: 31.0}
+"""Its all-in-one mode on two cores by users, run again for 2 s calls; flat from 100 on."""
+IDEAL_SHARE = 0.9
+"""Of users divided by the length of a call: what one worker should reach up to the box's processor."""
+IDEAL_USERS = 100
+
+
+def ramp(
+    session: Session,
+    *,
+    levels: Annotated[Numbers, "Users at once, one level after the other."] = LEVELS,
+    seconds: Annotated[float, "How long each level lasts."] = 40.0,
+    call_ms: Annotated[int, "How long a model call takes, ± 25 %."] = 2_000,
+) -> Found:
+    """Levels on one worker process of as many runs as users; rows and executions are counted after each."""
+    figures: dict[str, Any] = {"levels": {}}
+    checks: list[Check] = []
+    # Every user waits for its run by a long poll; one process in memory must have room for all of them.
+    needs = Needs(workers=1, concurrency=int(max(levels)), settings={"max_waiters": 2 * int(max(levels))})
+    with session.target(needs) as target, target.client() as client:
+        workflow = counted_call(counted=target.ledger is not None)
+        client.apply(workflow)
+        warm(client, workflow["name"], 5, {"ms": 50})
+        for level in levels:
+            users = int(level)
+            measured, found = _at(session, target, client, workflow["name"], users, seconds=seconds, ms=call_ms)
+            figures["levels"][users] = measured
+            checks += found
+    return Found(figures=figures, checks=checks)
+
+
+def _at(
+    session: Session, target: Target, client: Client, workflow: str, users: int, *, seconds: float, ms: int
+) -> tuple[dict[str, Any], list[Check]]:
+    name = f"{users} users"
+    tag = f"{session.tag}-{users}"
+    facts = {"workflow": workflow, "tag": tag, "ms": ms, "jitter": JITTER if target.ledger else 0.0}
+    requests = session.swarm("call", target, users=users, seconds=seconds, phase=name, **facts)
+    rows = drained(client, tag, within_seconds=60 + 4 * ms / 1000)
+    runs = [r for r in requests if r.name == "run"]
+    accepted = [r for r in requests if r.name == "submit" and r.status == 202]
+    failures = [r for r in requests if r.error or r.status >= 400]
+    elapsed = max(r.begun + r.seconds for r in requests) - min(r.begun for r in requests)
+    rate = rows.count("succeeded") / elapsed
+    run = quantiles(r.seconds for r in runs)
+    # How long the calls really were: what was drawn, not what was asked for.
+    ideal = users / (sum(r.facts["ms"] for r in runs) / len(runs) / 1000)
+    checks = [
+        equal(f"{name}: accepted runs that have a row and succeeded", rows.count("succeeded"), len(accepted)),
+        equal(f"{name}: rows in all", rows.total, len(accepted)),
+        equal(f"{name}: failed requests", len(failures), 0),
+    ]
+    if target.ledger:
+        succeeded = set(rows.ids.get("succeeded", ()))
+        own = [n for (run_id, _), n in executions(target.ledger).items() if run_id in succeeded]
+        checks.append(equal(f"{name}: executions of calls", sum(own), len(succeeded)))
+    if ms == 2_000 and users in SWARMKIT_RUNS_PER_SECOND:
+        against = SWARMKIT_RUNS_PER_SECOND[users]
+        checks.append(session.timed(at_least(f"{name}: runs per second against SwarmKit's", rate, against, "/s")))
+    share = at_least(f"{name}: runs per second, as a share of users divided by call", rate / ideal, IDEAL_SHARE)
+    checks.append(session.timed(share) if users <= IDEAL_USERS else shown(share.what, share.measured))
+    checks.append(shown(f"{name}: a run as its user saw it", run))
+    return {
+        "elapsed_seconds": elapsed,
+        "runs_per_second": rate,
+        "share_of_ideal": rate / ideal,
+        "run_seconds": run,
+        "queue_wait_seconds": quantiles(rows.seconds("created_at", "started_at")),
+        "submit_seconds": quantiles(r.seconds for r in accepted),
+    }, checks

@@ -1,0 +1,149 @@
+"""Each end and each change is counted by the one who committed it: an operator's moves, a holder's, never both."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from functions.engine.errors import Unavailable
+from functions.engine.events import CancelAsked, PauseAsked, ResumeAsked
+from functions.engine.message import RESUME, QueueName, Wake
+from functions.engine.run import Status
+from functions.runtime.metrics import Metric
+from functions.runtime.tally import Series, taken
+from tests.support.operators import a_signal, operate
+from tests.support.sweeping import Swept
+from tests.support.virtual import virtually
+from tests.support.world import World
+
+MODEL = ("model",)
+BACKOFF = {"max_attempts": 5, "backoff": "4s", "jitter": "none", "on_interrupt": "retry"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("functions.runtime.process.flush", lambda: None)
+    taken()
+
+
+def totals() -> Mapping[Series, float]:
+    return {series: sum(values) for series, values in taken().items()}
+
+
+def plays(ms: int = 0, **given: Any) -> dict[str, Any]:
+    retry = given.pop("retry", {})
+    return {"task": "probe.play", "input": {"ms": ms, **given}, "retry": retry}
+
+
+@virtually
+async def test_a_held_run_that_operators_pause_and_cancel_between_two_looks_is_cancelled_once() -> None:
+    """Between its attempts nothing of it runs, so the cancel ends it; its holder finds it ended."""
+    world = World()
+    envelope = await world.submit(await world.register({"steps": {"a": plays(fail=3, retry=BACKOFF)}}))
+    async with world.worker():
+        await asyncio.sleep(1)
+        assert (await world.row(envelope)).status is Status.RUNNING
+        await operate(world, envelope, PauseAsked(by="Ada"))
+        await operate(world, envelope, CancelAsked(by="Ada"))
+        await asyncio.sleep(30)
+
+    assert (await world.row(envelope)).status is Status.CANCELLED
+    told = totals()
+    assert told[Metric.RUNS_CANCELLED, MODEL] == 1
+
+
+@virtually
+async def test_a_wait_that_a_signal_ends_is_a_step_that_ended() -> None:
+    world = World()
+    gate = {"wait": {"signal": "approve", "timeout": "1h"}}
+    envelope = await world.submit(
+        await world.register({"steps": {"gate": gate, "after": {**plays(), "needs": ["gate"]}}})
+    )
+    async with world.worker():
+        await asyncio.sleep(30)
+        await operate(world, envelope, a_signal())
+        await world.ended(envelope)
+
+    assert totals()[Metric.STEPS, MODEL] == 2
+
+
+@virtually
+async def test_a_dead_holder_that_two_workers_find_at_once_died_once() -> None:
+    world = World()
+    envelope = await world.submit(await world.register({"steps": {"a": plays(20_000)}}))
+    first = world.process()
+    (message,) = await first.receive()
+    first.take(message)
+    await asyncio.sleep(5)
+    await first.kill()
+    await asyncio.sleep(120)
+    wake = Wake(tenant="acme", run_id=envelope.run_id, submission=envelope.submission, class_name="model")
+    resume = QueueName(class_name="model", role=RESUME)
+    await world.queue.send(resume, wake)
+    await world.queue.send(resume, wake)
+    two = [world.process(), world.process()]
+    received = [(await process.receive(resume))[0] for process in two]
+    await asyncio.gather(*(process.take(message) for process, message in zip(two, received, strict=True)))
+
+    assert totals()[Metric.CRASHES, MODEL] == 1
+
+
+@virtually
+async def test_a_holder_that_died_while_its_run_was_paused_is_found_by_the_resumption_once() -> None:
+    world = World()
+    envelope = await world.submit(await world.register({"steps": {"a": plays(20_000)}}))
+    first = world.process()
+    (message,) = await first.receive()
+    first.take(message)
+    await asyncio.sleep(5)
+    await operate(world, envelope, PauseAsked(by="Ada"))
+    await first.kill()
+    await asyncio.sleep(120)
+    await operate(world, envelope, ResumeAsked(by="Ada"))
+    async with world.worker():
+        await world.ended(envelope)
+
+    told = totals()
+    assert (told[Metric.CRASHES, MODEL], told[Metric.INTERRUPTED, MODEL]) == (1, 1)
+
+
+@virtually
+async def test_a_wake_that_comes_a_moment_early_repeats_nothing() -> None:
+    world = World()
+    envelope = await world.submit(await world.register({"steps": {"a": {"wait": {"for": "60s"}}}}))
+    async with world.worker():
+        await asyncio.sleep(50)
+        wake = Wake(tenant="acme", run_id=envelope.run_id, submission=envelope.submission, class_name="model")
+        await world.queue.send(QueueName(class_name="model", role=RESUME), wake)
+        await world.ended(envelope)
+
+    assert (Metric.DUPLICATES, ()) not in totals()
+
+
+async def test_a_sweeper_that_could_not_ask_what_is_due_does_not_say_that_nothing_is() -> None:
+    swept = await Swept().with_tenants()
+
+    async def refuses(*_: object, **__: object) -> None:
+        raise Unavailable("not today")
+
+    swept.services.runs.due = refuses  # type: ignore[attr-defined]  # the double of this test's own store
+    with pytest.raises(ExceptionGroup):
+        await swept.sweep()
+
+    assert (Metric.OVERDUE, MODEL) not in taken()
+
+
+def test_what_was_counted_is_written_before_a_process_ends_without_a_word() -> None:
+    script = (
+        "import os; from functions.runtime.telemetry import Metric, count, flush\n"
+        "count(Metric.OUTAGES); flush(); os._exit(1)"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=env)
+    assert '"Outages":[1]' in ended.stdout
