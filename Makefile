@@ -20,6 +20,7 @@ $(READY): pyproject.toml requirements-dev.lock
 	  || { echo "Fanfold needs Python 3.11 or newer; set PYTHON=… to name one." >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing (on Debian: apt-get install python3-venv)." >&2; exit 2; }
+	@echo "Installing into $(VENV) (once; about a minute) …"
 	@command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
 	@uv=$$(command -v uv || echo $(BIN)/uv); \
 	  "$$uv" pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock && \

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from botocore.exceptions import BotoCoreError, NoCredentialsError, NoRegionError
+from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError, NoCredentialsError, NoRegionError
 
 from fanfold.local import LocalError
 
@@ -14,6 +14,8 @@ def unasked(error: BotoCoreError, *, status: int = 4) -> LocalError:
             said = "There are no AWS credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID"
         case NoRegionError():
             said = "There is no AWS region: set AWS_REGION"
+        case HTTPClientError() | ConnectionError():
+            said = f"AWS is not reachable: {' '.join(str(error).split()).rstrip('.')}"
         case _:
             said = f"AWS can't be asked: {' '.join(str(error).split()).rstrip('.')}"
     return LocalError(f"{said}.", status=status)

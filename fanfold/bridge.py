@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +55,18 @@ class Bridge:
     So a bridge that dies between the two loses that round's metrics and never counts them twice.
     """
 
-    def __init__(self, logs: CloudWatchLogsClient, cloudwatch: CloudWatchClient, state: Path) -> None:
+    def __init__(
+        self,
+        logs: CloudWatchLogsClient,
+        cloudwatch: CloudWatchClient,
+        state: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._logs = logs
         self._cloudwatch = cloudwatch
         self._state = state
+        self._clock = clock
         path = state / FILE
         told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         self._groups: dict[str, dict[str, int]] = told.get("groups", {})
@@ -67,12 +75,22 @@ class Bridge:
         self._unput: list[dict[str, Any]] = []
 
     def feed(self, log_groups: Sequence[str]) -> int:
-        """Read what is new and put it; gives how many data that were. boto3's errors fly; the next call goes on."""
+        """Read what is new and put it; gives how many data that were. boto3's errors fly; the next call goes on.
+
+        What CloudWatch will never take, a task's own strange metrics say, is told and given up.
+        """
+        from botocore.exceptions import ClientError, ParamValidationError
+
         fed = sum(self._take(self._lines(group)) for group in log_groups) + self._take(self._written())
         if self._unput:
             self._remember()
         while self._unput:
-            self._cloudwatch.put_metric_data(**self._unput[0])
+            try:
+                self._cloudwatch.put_metric_data(**self._unput[0])
+            except (ParamValidationError, ClientError) as error:
+                if _may_be_taken_later(error):
+                    raise
+                print(f"metrics of namespace {self._unput[0]['Namespace']} are given up: {error}", flush=True)
             self._unput.pop(0)
         return fed
 
@@ -89,18 +107,22 @@ class Bridge:
     def _lines(self, group: str) -> Iterator[str]:
         """The group's new lines that may be metrics."""
         seen = self._groups.get(group, {})
-        newest = max(seen.values(), default=0)
-        start = newest - OVERLAP_MS
+        start = self._horizon(seen)
         found = dict(seen)
         try:
-            for event, key in self._events(group, max(0, start)):
+            for event, key in self._events(group, start):
                 if key not in found:
                     found[key] = event["timestamp"]
                     yield event["message"]
         except self._logs.exceptions.ResourceNotFoundException:
             return  # a function that was never called, or is gone
-        horizon = max(found.values(), default=0) - OVERLAP_MS
+        horizon = self._horizon(found)
         self._groups[group] = {key: at for key, at in found.items() if at >= horizon}
+
+    def _horizon(self, seen: Mapping[str, int]) -> int:
+        """From when on lines may still come. A line of the future, from a clock that was ahead, moves it no further."""
+        newest = min(max(seen.values(), default=0), int(self._clock() * 1_000))
+        return max(0, newest - OVERLAP_MS)
 
     def _events(self, group: str, start_ms: int) -> Iterator[tuple[Mapping[str, Any], str]]:
         """Events from a time on, oldest first, each with a key that is its own."""
@@ -127,12 +149,23 @@ class Bridge:
         """The new whole lines of the worker processes' files."""
         for path in sorted((self._state / tee.FOLDER).glob("*.jsonl")):
             with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < self._offsets.get(path.name, 0):
+                    self._offsets[path.name] = 0  # it began anew
                 file.seek(self._offsets.get(path.name, 0))
                 for line in file:
                     if not line.endswith(b"\n"):
                         break  # somebody is just writing it
                     self._offsets[path.name] = self._offsets.get(path.name, 0) + len(line)
                     yield line.decode("utf-8", errors="replace")
+
+
+def _may_be_taken_later(error: Exception) -> bool:
+    """Whether the same request may succeed: what AWS refuses for load, or a service that is just starting, does."""
+    response = getattr(error, "response", None)
+    if response is None:
+        return False  # botocore itself would not send it
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+    return status >= 500 or status == 429 or "Throttl" in str(response.get("Error", {}).get("Code", ""))
 
 
 def forget(state: Path) -> None:

@@ -20,33 +20,30 @@ from functions.runtime.version import VERSION
 
 app = typer.Typer(
     help="Durable multi-step runs on AWS without servers.",
+    epilog="Exit statuses: 0 done, 1 the run failed, 2 usage or a wrong request, 3 refused for load, 4 not reachable.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (
-    stack.up,
-    stack.down,
-    stack.demo,
-    runs.apply,
-    runs.submit,
-    runs.show,
-    runs.runs,
-    runs.events,
-    control.cancel,
-    control.pause,
-    control.resume,
-    control.signal,
-    control.redrive,
-    control.fork,
-    explore.explore,
-    dashboard.dashboard,
-    service.worker,
-    queues.queues,
-    doctor.doctor,
-):
-    app.command()(command)
-app.add_typer(service.token_app, name="token")
+_PANELS = {
+    "A local stack": (stack.up, stack.down, stack.demo),
+    "Workflows and runs": (runs.apply, runs.submit, runs.show, runs.runs, runs.events, explore.explore),
+    "A run in your hands": (
+        control.cancel,
+        control.pause,
+        control.resume,
+        control.signal,
+        control.redrive,
+        control.fork,
+    ),
+    "A deployment": (queues.queues, dashboard.dashboard, doctor.doctor, service.worker),
+}
+"""The commands as `--help` groups them."""
+
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(service.token_app, name="token", rich_help_panel="A deployment")
 
 
 _EXTRAS = {
@@ -65,9 +62,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def fanfold(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = (
-        False
-    ),
+    version: Annotated[
+        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Durable multi-step runs on AWS without servers."""
 
@@ -75,7 +72,8 @@ def fanfold(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit status.
 
-    Every failure is one sentence on stderr (and a line for each of several reasons), or with `--json` a problem: an object of one line, as the API answers.
+    Every failure is one sentence on stderr (and a line for each of several reasons), or with `--json` a
+    problem: an object of one line, as the API answers.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     json_ = "--json" in given
@@ -86,8 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.complain({"type": kind, "title": "Not done", "detail": str(error)}, str(error), json_=json_)
         return error.status
     except NotReachable as error:
-        told = {"type": "not-reachable", "title": "Not reachable", "detail": str(error)}
-        output.complain(told, f"Not reachable: {error}", json_=json_)
+        said = f"{error}{output.way_out()}"
+        told = {"type": "not-reachable", "title": "Not reachable", "detail": said}
+        output.complain(told, f"Not reachable: {said}", json_=json_)
         return output.NOT_REACHABLE
     except NotFanfold as error:
         told = {"type": "not-fanfold", "title": "Not a Fanfold API", "detail": str(error)}

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from fanfold import progress
+from fanfold.cdk import Report
 from fanfold.client import Client
-from fanfold.deploy import Report
 from fanfold.local import LocalError, LocalStack
 from fanfold.results import Event, Run
 

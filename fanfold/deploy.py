@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import platform
-import re
 import secrets
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from fanfold import bridge, emulator, local, tokens, toolchain
+from fanfold.cdk import Options, Report, deployed, timed
 from fanfold.client import Client
 from fanfold.local import CHECKOUT, LocalError, LocalStack
 from fanfold.problems import ApiError
@@ -24,31 +19,8 @@ from fanfold.problems import ApiError
 DEFAULT_PORT = 4566
 """The port that LocalStack and everything that speaks its protocol share."""
 
-ACCOUNT = "000000000000"
-"""The account in which emulators put what their dummy credentials make."""
-
-STACK = "fanfold-local"
-
-LEDGER = "ledger.jsonl"
-"""In the state folder: the file that `chaos.effect` appends to."""
-
 TENANT = "local"
 """Whose token `up` makes."""
-
-Report = Callable[[str], None]
-"""Takes one line about what was just done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What `fanfold up` was asked for; None leaves it to the default, or to what is up already."""
-
-    port: int | None = None
-    endpoint: str | None = None
-    api: str = "http"
-    workers: str = "lambda"
-    max_queue_depth: int | None = None
-    settings: Mapping[str, Any] | None = None
 
 
 def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Report) -> LocalStack:
@@ -75,19 +47,19 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
     state.mkdir(parents=True, exist_ok=True)
     log = state / "deploy.log"
     log.write_bytes(b"")
-    with _timed(report, "CDK command line") as said:
+    with timed(report, "CDK command line") as said:
         said("installed" if toolchain.install_cdk(environ, log) else "there already")
     started: int | None = None
     try:
         if own and known is None:
-            with _timed(report, "emulator") as said:
+            with timed(report, "emulator") as said:
                 started = emulator.start(port, state, environ)
                 said(f"listens on {endpoint}")
         pid = started or (known.pid if known else None)
-        stack = _deploy(options, endpoint=endpoint, state=state, environ=environ, report=report)
+        stack = deployed(options, endpoint=endpoint, state=state, environ=environ, report=report)
         stack = replace(stack, port=port if own else None, pid=pid)
         _complete(stack)
-        with _timed(report, "token and examples") as said:
+        with timed(report, "token and examples") as said:
             stack = _with_token(stack, previous)
             said(", ".join(_apply_examples(stack)) or "no examples here")
     except BaseException:
@@ -146,116 +118,6 @@ def elsewhere(state: Path) -> LocalStack | None:
     if stack is None or stack.pid is not None:
         return None
     return stack if emulator.answers(stack.endpoint) else None
-
-
-@contextmanager
-def _timed(report: Report, what: str) -> Iterator[Report]:
-    """Reports what was done with what came of it and how long it took."""
-    begin = time.monotonic()
-    outcome: list[str] = []
-    yield outcome.append
-    report(f"{what:<20} {' '.join(outcome):<48} {time.monotonic() - begin:5.1f} s")
-
-
-def _deploy(options: Options, *, endpoint: str, state: Path, environ: Mapping[str, str], report: Report) -> LocalStack:
-    ledger = state / LEDGER
-    outputs = state / "outputs.json"
-    outputs.unlink(missing_ok=True)
-    log = state / "deploy.log"
-    env = cdk_environment(environ, endpoint)
-    bare = [str(toolchain.cdk_path()), "--no-notices"]
-    with _timed(report, "cdk bootstrap"):
-        toolchain.run(
-            [*bare, "bootstrap", f"aws://{ACCOUNT}/{local.REGION}"],
-            env,
-            log=log,
-            seconds=toolchain.CDK_SECONDS,
-            failure="`cdk bootstrap` failed",
-            folder=state,  # where no cdk.json makes it synthesise the app first
-        )
-    app = app_arguments(options, endpoint=endpoint, state=state)
-    with _timed(report, "cdk deploy") as said:
-        toolchain.run(
-            [*bare, "deploy", "--all", *app, "--require-approval", "never", "--outputs-file", str(outputs)],
-            env,
-            log=log,
-            seconds=toolchain.CDK_SECONDS,
-            failure="`cdk deploy` failed",
-        )
-        said(f"stack {STACK}")
-    facts = json.loads(outputs.read_text(encoding="utf-8"))[STACK]
-    return _described(facts, endpoint=endpoint, ledger=ledger, options=options)
-
-
-def app_arguments(options: Options, *, endpoint: str, state: Path) -> list[str]:
-    """What tells the CDK command line which app to synthesise, with which context, to where."""
-    settings = dict(options.settings or {})
-    if options.max_queue_depth is not None:
-        settings["max_queue_depth"] = options.max_queue_depth
-    context = {"local": "true", "stack": STACK, "ledger": str(state / LEDGER), "api": options.api}
-    if settings:
-        context["settings"] = json.dumps(settings)
-    if options.workers == "none":
-        context["mappings"] = "false"
-    if not emulator.runs_functions_here(endpoint):
-        # Containers have none of our dependencies, and are best of the machine's own kind.
-        context["layer"] = "true"
-        context["architecture"] = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
-    # The synth must use this environment's Python, wherever cdk.json believes that to be.
-    app = ["--app", f'"{sys.executable}" app.py', "--output", str(state / "cdk.out")]
-    return app + [word for name, value in context.items() for word in ("-c", f"{name}={value}")]
-
-
-def cdk_environment(environ: Mapping[str, str], endpoint: str) -> dict[str, str]:
-    """The environment in which the CDK command line deploys to an emulator, and nowhere else."""
-    own = {name: value for name, value in environ.items() if not name.startswith(("AWS_", "FANFOLD_"))}
-    return {
-        **own,
-        **local.DUMMY_CREDENTIALS,
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_REGION": local.REGION,
-        "AWS_DEFAULT_REGION": local.REGION,
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
-        "CDK_DISABLE_CLI_TELEMETRY": "true",
-        # CDK's own template validation costs ten seconds; `make synth` and the template tests run it.
-        "CDK_VALIDATION": "false",
-    }
-
-
-def _described(facts: Mapping[str, str], *, endpoint: str, ledger: Path, options: Options) -> LocalStack:
-    """The stack as its CloudFormation outputs tell of it."""
-    env = json.loads(facts["Settings"])
-    classes = json.loads(env["FANFOLD_CLASSES"])
-    return LocalStack(
-        api_url=local_api_url(facts["ApiUrl"], endpoint),
-        token="",
-        endpoint=endpoint,
-        region=local.REGION,
-        table=facts["Table"],
-        bucket=facts["Bucket"],
-        stack=STACK,
-        ledger=str(ledger),
-        queues={name: given["queues"] for name, given in classes.items()},
-        env=env,
-        functions=json.loads(facts["Functions"]),
-        log_groups=json.loads(facts["LogGroups"]),
-        options={"api": options.api, "workers": options.workers, "max_queue_depth": options.max_queue_depth},
-    )
-
-
-def local_api_url(stated: str, endpoint: str) -> str:
-    """Where an emulator serves an API: the host name that CloudFormation states resolves nowhere.
-
-    A REST API's address has its stage in it, an HTTP API's none.
-    """
-    found = re.match(r"https?://([a-z0-9]+)\.execute-api\.[^/]+/(\w*)", stated)
-    if found is None:
-        raise LocalError(f"The deployed API's address {stated!r} is of no kind known here.")
-    api_id, stage = found.groups()
-    if stage:
-        return f"{endpoint}/restapis/{api_id}/{stage}/_user_request_"
-    # As `$default` a shell would take it for a variable of its own.
-    return f"{endpoint}/_aws/execute-api/{api_id}/%24default"
 
 
 def _complete(stack: LocalStack) -> None:

@@ -7,6 +7,7 @@ CloudWatch reads such lines out of logs by itself; emulators don't. The format i
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,8 +41,9 @@ def read(line: str) -> Sequence[Datum]:
         entry = json.loads(line)
         facts = entry["_aws"]
         at_ms = int(facts["Timestamp"])
+        datetime.fromtimestamp(at_ms / 1000, UTC)
         return tuple(datum for directive in facts[MARK] for datum in _directed(directive, entry, at_ms))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError, RecursionError):
         return ()  # a line that only looks like it: CloudWatch, too, passes over it
 
 
@@ -52,15 +54,24 @@ def _directed(directive: Mapping[str, Any], entry: Mapping[str, Any], at_ms: int
             continue
         values = tuple(float(value) for value in (stated if isinstance(stated, list) else [stated]))
         for names in directive["Dimensions"]:
-            if values and all(name in entry for name in names):
-                yield Datum(
-                    namespace=str(directive["Namespace"]),
-                    name=str(metric["Name"]),
-                    dimensions=tuple((str(name), str(entry[name])) for name in names),
-                    unit=str(metric.get("Unit", "None")),
-                    at_ms=at_ms,
-                    values=values,
-                )
+            if isinstance(names, str) or not all(isinstance(entry.get(name), str) for name in names):
+                continue
+            datum = Datum(
+                namespace=str(directive["Namespace"]),
+                name=str(metric["Name"]),
+                dimensions=tuple((str(name), entry[name]) for name in names),
+                unit=str(metric.get("Unit", "None")),
+                at_ms=at_ms,
+                values=values,
+            )
+            if _is_whole(datum):
+                yield datum
+
+
+def _is_whole(datum: Datum) -> bool:
+    """Whether CloudWatch would take it: nothing empty, and numbers that are some."""
+    words = (datum.namespace, datum.name, *(word for pair in datum.dimensions for word in pair))
+    return bool(datum.values) and all(words) and all(map(math.isfinite, datum.values))
 
 
 def requests(data: Iterable[Datum]) -> Iterator[dict[str, Any]]:

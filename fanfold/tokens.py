@@ -62,10 +62,18 @@ def create(
     now: datetime,
     draw: Callable[[int], bytes],
 ) -> tuple[str, Token]:
-    """Store a new token; gives its text, which is nowhere to be had again, and what was stored."""
+    """Store a new token; gives its text, which is nowhere to be had again, and what was stored.
+
+    Raises `LocalError` (usage) for what no token can have, a lane that no class has included: such a token
+    could use nothing but last lanes.
+    """
     from functions.engine.lanes import Bound
     from functions.runtime.credentials import mint
+    from functions.runtime.settings import Settings
 
+    lanes = {lane for settings in Settings.from_env(environ).classes.values() for lane in settings.lanes}
+    if max_lane is not None and max_lane not in lanes:
+        raise LocalError(f"No class has a lane {max_lane!r}; there are: {', '.join(sorted(lanes))}.", status=2)
     try:
         text, token = mint(
             tenant=tenant,

@@ -76,6 +76,12 @@ def executions(ledger: Path) -> Counter[tuple[str, str]]:
     return Counter((line["run"], line["step"]) for line in _lines(ledger))
 
 
+def executed(ledger: Path, found: Rows) -> int:
+    """How many steps of the runs that succeeded were really executed, repetitions counted."""
+    ids = set(found.ids.get("succeeded", ()))
+    return sum(count for (run_id, _), count in executions(ledger).items() if run_id in ids)
+
+
 def _lines(ledger: Path) -> Iterator[Mapping[str, str]]:
     if ledger.exists():
         for line in ledger.read_text(encoding="utf-8").splitlines():

@@ -1,14 +1,14 @@
-"""Watches processes while something else happens: memory and open file descriptors, from Linux's /proc."""
+"""Watches processes while something else happens: memory, open file descriptors, processor time."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+
+import psutil
 
 from fanfold.local import LocalStack
 
@@ -27,52 +27,29 @@ class Sample:
 
 def look(pid: int, *, at: float) -> Sample | None:
     """A process as it is; None when it is gone."""
-    folder = Path(f"/proc/{pid}")
     try:
-        pages = int((folder / "statm").read_text().split()[1])
-        descriptors = len(os.listdir(folder / "fd"))
-        # After the name, which may hold anything but ends with the last bracket: fields 14 and 15 are user and system.
-        ticks = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
-    except (FileNotFoundError, ProcessLookupError):
+        process = psutil.Process(pid)
+        used = process.cpu_times()
+        return Sample(
+            at=at,
+            resident_mb=process.memory_info().rss / MIB,
+            descriptors=process.num_fds(),
+            processor_seconds=used.user + used.system,
+        )
+    except psutil.NoSuchProcess:
         return None
-    return Sample(
-        at=at,
-        resident_mb=pages * os.sysconf("SC_PAGE_SIZE") / MIB,
-        descriptors=descriptors,
-        processor_seconds=sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"),
-    )
 
 
 def functions_of(stack: LocalStack, name: str) -> dict[str, int]:
     """The processes that are one of a stack's functions, where its emulator runs them on this machine."""
-    wanted = f"AWS_LAMBDA_FUNCTION_NAME={stack.functions[name]}"
-    parents = _parents()
     found: dict[str, int] = {}
-    for pid in parents:
-        ancestor: int | None = pid
-        while ancestor is not None and ancestor != stack.pid:
-            ancestor = parents.get(ancestor)
-        if ancestor is not None and wanted in _environ(pid):
-            found[f"{name}-{len(found)}"] = pid
-    return found
-
-
-def _environ(pid: int) -> list[str]:
-    """A process's environment as it began, `NAME=value` each; nothing when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return []
-
-
-def _parents() -> dict[int, int]:
-    """Every process's parent."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    for process in psutil.Process(stack.pid).children(recursive=True) if stack.pid else ():
         try:
-            found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
+            serves = process.environ().get("AWS_LAMBDA_FUNCTION_NAME")
+        except psutil.NoSuchProcess:
             continue  # it ended while we looked
+        if serves == stack.functions[name]:
+            found[f"{name}-{len(found)}"] = process.pid
     return found
 
 

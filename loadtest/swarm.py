@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,16 @@ def swarm(
         last = (folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-2_000:]
         raise RuntimeError(f"Locust failed with {ended.returncode}: {last}")
     return list(requests_in(raw))
+
+
+def elapsed_seconds(requests: Sequence[Request]) -> float:
+    """The time it really took: from when the first request was to be sent to when the last one was answered."""
+    return max(r.begun + r.seconds for r in requests) - min(r.begun for r in requests)
+
+
+def failures(requests: Iterable[Request]) -> int:
+    """How many were not answered, or with an error."""
+    return sum(bool(request.error) or request.status >= 400 for request in requests)
 
 
 def requests_in(raw: Path) -> Iterator[Request]:

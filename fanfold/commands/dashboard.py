@@ -41,7 +41,7 @@ def dashboard(
     watch: Annotated[bool, typer.Option("--watch", metavar="", help="Fetch it again each ten seconds.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show the deployed dashboard: its own widgets, its data, its metric math evaluated here."""
+    """Show a deployment's dashboard in the terminal, or draw it as a picture."""
     if watch and json_:
         raise typer.BadParameter("--watch is for people and --json for programs: not both")
     try:

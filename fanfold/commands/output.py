@@ -71,6 +71,12 @@ def client(*, patience_seconds: float | None = None) -> Client:
         raise local.LocalError(f"FANFOLD_TOKEN: {error}.", status=USAGE) from error
 
 
+def way_out() -> str:
+    """What to do when nobody answers: a clause for a local stack, whose emulator may have died; else nothing."""
+    ours = not os.environ.get("FANFOLD_URL") and (state() / local.FILE).exists()
+    return "; if the local stack has died, `fanfold up` makes a new one" if ours else ""
+
+
 def state() -> Path:
     """The state folder of the project around the current folder."""
     return local.state_folder(Path.cwd())

@@ -37,7 +37,7 @@ def queues(
         else:
             output.console().print(table(found))
         return
-    with output.client(patience_seconds=output.WATCHING_SECONDS) as client:
+    with output.client() as client:
         seen = _looks(client, every_seconds=every, most=looks)
         if json_:
             for found in seen:
@@ -79,6 +79,7 @@ def _cells(queue: Queue) -> tuple[str, str, str, str, str, str]:
 def _looks(client: Client, *, every_seconds: float, most: int | None) -> Iterator[list[Queue]]:
     for number in count(1):
         yield client.queues()
+        client.patience_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
         if number == most:
             return
         time.sleep(every_seconds)

@@ -148,21 +148,23 @@ def runs(
 
 def events(
     run_id: RunId,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", metavar="", help="Go on until the run has ended.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Go on until the run has ended.")] = False,
     after: Annotated[int, typer.Option(min=0, help="Only events with a higher number.")] = 0,
     json_: JsonFlag = False,
 ) -> None:
     """Print a run's events, one a line (with --json: one JSON object a line)."""
     console = output.console()
-    with output.client(patience_seconds=output.WATCHING_SECONDS if follow else None) as client:
+    with output.client() as client:
         told = client.events(run_id, after=after, follow=follow)
         if follow and console.is_terminal and not json_ and not after:
-            _exhaust(progress.watch(told, console, client.get(run_id), look=_look(client, run_id), lines=True))
+            run = client.get(run_id)
+            client.patience_seconds = output.WATCHING_SECONDS
+            _exhaust(progress.watch(told, console, run, look=_look(client, run_id), lines=True))
             tree.show(client.get(run_id), console, now=datetime.now(UTC))
             return
         for event in told:
+            if follow:
+                client.patience_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
             if json_:
                 output.emit(event, indent=None)
             else:

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from fanfold import deploy, tree
+from fanfold.cdk import Options
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.demo import demonstrate
-from fanfold.deploy import Options
 
 
 def up(

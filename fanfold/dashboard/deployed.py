@@ -103,7 +103,9 @@ def _found(session: boto3.Session, stack_name: str, endpoint: str | None) -> Dep
 @contextmanager
 def explained(stack_name: str) -> Iterator[None]:
     """Turns boto3's errors into one sentence each (`LocalError`, exit status 2; 4 when AWS is not reached)."""
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, NoRegionError
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+
+    from fanfold.account import unasked
 
     try:
         yield
@@ -119,10 +121,8 @@ def explained(stack_name: str) -> Iterator[None]:
         else:
             said = f"AWS refused {error.operation_name}: {message or code}."
         raise LocalError(said, status=2) from error
-    except HTTPClientError as error:
-        raise LocalError(f"AWS is not reachable: {error}.", status=4) from error
     except BotoCoreError as error:
-        raise LocalError(f"{str(error).rstrip('.')}.", status=2) from error
+        raise unasked(error) from error
 
 
 def _alarm(told: MetricAlarmTypeDef) -> Alarm:

@@ -15,6 +15,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
+from fanfold.account import unasked
 from fanfold.doctor.census import Census, take
 from fanfold.local import LocalError, LocalStack
 from functions.engine.message import DEAD
@@ -185,8 +186,14 @@ class Deployment:
 
     @cached_property
     def settings(self) -> Settings:
-        """What its processes are configured with."""
-        return Settings.from_env(json.loads(self.outputs["Settings"]))
+        """What its processes are configured with. Raises `LocalError` where this version can't read it."""
+        try:
+            return Settings.from_env(json.loads(self.outputs["Settings"]))
+        except (ValueError, AttributeError) as error:
+            raise LocalError(
+                f"Stack {self.stack_name!r} has settings that this version can't read; use the one it was deployed by:"
+                f" {error}."
+            ) from error
 
     @cached_property
     def services(self) -> Services:

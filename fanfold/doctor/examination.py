@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from fanfold.account import unasked
 from fanfold.doctor import (
     alarms,
     clock,

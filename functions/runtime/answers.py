@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from functions.engine.ports import Blobs
-from functions.runtime.http import to_json
+from functions.runtime.outgoing import to_json
 from functions.runtime.views import URL_SECONDS
 
 MAX_ANSWER_BYTES = 5_000_000

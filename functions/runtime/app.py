@@ -11,6 +11,7 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,14 @@ from functions.runtime.problems import INTERNAL, PROBLEM_JSON, Problem, no_route
 from functions.runtime.refusals import refusals
 from functions.runtime.requests import Request, request_of
 from functions.runtime.routes import CALLS, Call, pattern
+from functions.runtime.spending import COSTS
+from functions.runtime.tally import holds_only
 from functions.runtime.telemetry import about, flush, logger
 from functions.runtime.version import VERSION
 from functions.runtime.wiring import Services
+
+FOLD = timedelta(seconds=10)
+"""What only says what reads cost is written this often at most: a line costs more than the read it tells of."""
 
 _Work = Callable[[Request], Awaitable[Answer]]
 
@@ -43,6 +49,7 @@ class App:
         self._services = services
         self._desk = desk(services)
         self._runner: asyncio.Runner | None = None
+        self._told_at = datetime.min.replace(tzinfo=UTC)
         self._http = self._routed(APIGatewayHttpResolver())
         self._rest = self._routed(APIGatewayRestResolver())
 
@@ -50,9 +57,10 @@ class App:
         """The proxy answer to a proxy event; no error flies out of it."""
         if self._runner is None:
             self._runner = asyncio.Runner()
-        result = self._runner.run(self.answer(event, context))
-        flush()
-        return result
+        try:
+            return self._runner.run(self.answer(event, context))
+        finally:
+            self._tell()
 
     async def answer(self, event: Mapping[str, Any], context: object) -> dict[str, Any]:
         """The proxy answer to an event of payload format 2.0 or 1.0."""
@@ -64,6 +72,13 @@ class App:
             logger().exception("an event could not be answered")
             headers = {"Content-Type": PROBLEM_JSON}
             return {"statusCode": 500, "headers": headers, "body": INTERNAL.body(), "isBase64Encoded": False}
+
+    def _tell(self) -> None:
+        """Write what was counted. Mere costs wait for a call after `FOLD`; a sandbox that ends takes them along."""
+        now = self._services.clock.now()
+        if now - self._told_at >= FOLD or not holds_only(COSTS):
+            self._told_at = now
+            flush()
 
     def close(self) -> None:
         """End the event loop."""

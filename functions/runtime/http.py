@@ -1,53 +1,14 @@
-"""What the HTTP API answers, as models, and how they become JSON. The OpenAPI document is made of them."""
+"""What the HTTP API answers, as models. The OpenAPI document is made of them."""
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from functions.engine.run import Status
-
-
-def rfc3339(at: datetime) -> str:
-    """UTC with milliseconds, as `2026-11-30T16:28:00.123Z`."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-class Outgoing(BaseModel):
-    """An answer; serialised by `to_json` alone."""
-
-    # Built at first use: no cold start waits for models its call does not need.
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-
-def to_json(answer: object) -> bytes:
-    """Compact ASCII JSON of models, times and plain values.
-
-    Not pydantic's own serialiser: payloads in the answer may be nested deeper than it follows.
-    """
-    return json.dumps(answer, default=_plain, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-def _plain(value: object) -> object:
-    match value:
-        case BaseModel():
-            given: dict[str, object] = {}
-            for name, info in type(value).model_fields.items():
-                part = getattr(value, name)
-                if info.exclude_if is None or not info.exclude_if(part):
-                    given[info.serialization_alias or name] = part
-            return {**given, **(value.model_extra or {})}
-        case datetime():
-            return rfc3339(value)
-        case _:
-            raise TypeError(f"{type(value).__name__} is no part of an answer")
-
-
-def _nothing(value: object) -> bool:
-    return value is None or value == []
+from functions.runtime.outgoing import Outgoing, is_nothing
 
 
 class Links(Outgoing):
@@ -110,7 +71,7 @@ class Accepted(Outgoing):
     version: str
     created_at: datetime
     links: Links
-    estimate: EstimateView | None = Field(default=None, exclude_if=_nothing, description="Not on a replay.")
+    estimate: EstimateView | None = Field(default=None, exclude_if=is_nothing, description="Not on a replay.")
 
 
 class ErrorView(Outgoing):
@@ -147,7 +108,7 @@ class MapView(Outgoing):
     via: Literal["inline", "stepfunctions"]
     done: int | None
     failed: int | None
-    errors: list[ItemErrorView] = Field(default_factory=list, exclude_if=_nothing)
+    errors: list[ItemErrorView] = Field(default_factory=list, exclude_if=is_nothing)
 
 
 class StepView(Outgoing):
@@ -159,7 +120,7 @@ class StepView(Outgoing):
     finished_at: datetime | None
     output: Any
     error: ErrorView | None
-    map: MapView | None = Field(default=None, exclude_if=_nothing)
+    map: MapView | None = Field(default=None, exclude_if=is_nothing)
 
 
 class RunSummary(Outgoing):
@@ -277,11 +238,11 @@ class ProblemView(Outgoing):
     title: str
     status: int
     detail: str
-    errors: list[ProblemError] = Field(default_factory=list, exclude_if=_nothing)
-    parameter: str | None = Field(default=None, exclude_if=_nothing)
-    estimate: EstimateView | None = Field(default=None, exclude_if=_nothing, description="Of a full queue.")
+    errors: list[ProblemError] = Field(default_factory=list, exclude_if=is_nothing)
+    parameter: str | None = Field(default=None, exclude_if=is_nothing)
+    estimate: EstimateView | None = Field(default=None, exclude_if=is_nothing, description="Of a full queue.")
     retry_after: int | None = Field(
-        default=None, exclude_if=_nothing, description="Within a batch: seconds, as the header says elsewhere."
+        default=None, exclude_if=is_nothing, description="Within a batch: seconds, as the header says elsewhere."
     )
 
 

@@ -22,6 +22,14 @@ _EVERY_CALL = (401, 403, 500, 503)
 _EVERY_TICKET = (401, 500, 503)
 _Mode = Literal["validation", "serialization"]
 
+_TAGS = {
+    "workflows": "Documents and their versions.",
+    "runs": "Submit, read, list and watch them.",
+    "moves": "What an operator, or another program, does with a run.",
+    "service": "How it is, and how full.",
+}
+"""The sections that documentation pages show the calls in."""
+
 
 def document(calls: Sequence[Call], *, version: str) -> dict[str, Any]:
     """The document for these calls, of an API of that version."""
@@ -29,6 +37,7 @@ def document(calls: Sequence[Call], *, version: str) -> dict[str, Any]:
         "/v1/health": {
             "get": {
                 "operationId": "health",
+                "tags": ["service"],
                 "summary": "The service is there. Needs no token.",
                 "security": [],
                 "responses": {"200": _response(200, "application/json", _ref(Health))},
@@ -43,12 +52,20 @@ def document(calls: Sequence[Call], *, version: str) -> dict[str, Any]:
         # Relative to this document: the API may have a stage or an emulator's path in front.
         "servers": [{"url": "."}],
         "security": [{"bearer": []}],
+        "tags": [{"name": name, "description": said} for name, said in _TAGS.items()],
         "paths": paths,
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
             "schemas": _schemas(_models(calls)),
         },
     }
+
+
+def _tag(call: Call) -> str:
+    noun = call.path.split("/")[2]
+    if noun in ("runs", "stream"):
+        return "moves" if call.method == "POST" and "{id}" in call.path else "runs"
+    return "workflows" if noun == "workflows" else "service"
 
 
 def _models(calls: Iterable[Call]) -> list[tuple[type[BaseModel], _Mode]]:
@@ -94,6 +111,7 @@ def _operation(call: Call) -> dict[str, Any]:
         )
     operation: dict[str, Any] = {
         "operationId": call.name,
+        "tags": [_tag(call)],
         "summary": inspect.getdoc(call.handler) or call.name,
         "description": "Needs no token." if call.scope is None else f"Needs the scope `{call.scope.value}`.",
         "parameters": parameters,

@@ -208,7 +208,10 @@ def _decode(kind: str, text: str) -> object:
                 raise ValueError("must be 0 or 1")
             return text == "1"
         case _:
-            return {name: ClassSettings(**_frozen(given)) for name, given in json.loads(text).items()}
+            try:
+                return {name: ClassSettings(**_frozen(given)) for name, given in json.loads(text).items()}
+            except (TypeError, AttributeError) as error:
+                raise ValueError(f"no classes that this version knows: {error}") from error
 
 
 def _frozen(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from functions.runtime.http import EventView, StreamEnd, to_json
+from functions.runtime.http import EventView, StreamEnd
+from functions.runtime.outgoing import to_json
 
 MEDIA_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 250

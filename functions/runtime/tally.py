@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from functions.runtime.metrics import Metric
 
@@ -52,6 +52,12 @@ def taken() -> Mapping[Series, list[float]]:
     with _lock:
         values, _values = _values, {}
     return values
+
+
+def holds_only(metrics: Set[Metric]) -> bool:
+    """Whether all that came in since the last time is of these metrics."""
+    with _lock:
+        return all(metric in metrics for metric, _ in _values)
 
 
 def _mistaken(metric: Metric, of: tuple[str, ...]) -> ValueError:

@@ -8,7 +8,6 @@ docs/decisions/0041-bedrock.md.
 from __future__ import annotations
 
 import functools
-import json
 import math
 import threading
 import time
@@ -16,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError, EventStreamError, ParamValidationError
 
 from functions.engine.errors import Fail, Retry
-from functions.engine.values import Json
+from functions.engine.values import Json, parse
 from functions.tasks.context import Context
 from functions.tasks.converse import Asked, request_of
 from functions.tasks.registry import task
@@ -47,7 +46,7 @@ _AGAIN: Final = frozenset(
         "toomanyrequestsexception",
     }
 )
-"""The service's words, in lower case (those inside a stream are spelled otherwise), for what another try may cure."""
+"""The service's words, in lower case, for what another try may cure."""
 _AGAIN_STATUSES: Final = frozenset({408, 424, 429})
 
 
@@ -123,7 +122,12 @@ def _judged() -> Iterator[None]:
         code = str(error.response.get("Error", {}).get("Code", ""))
         metadata = error.response.get("ResponseMetadata", {})
         status = int(metadata.get("HTTPStatusCode") or 0)
-        if code.lower() in _AGAIN or status in _AGAIN_STATUSES or status >= 500:
+        if isinstance(error, EventStreamError):
+            # The answer had begun: what ends it is the service's affair. What the SDK does not know has no code here.
+            again = code.lower() != "validationexception"
+        else:
+            again = code.lower() in _AGAIN or status in _AGAIN_STATUSES or status >= 500
+        if again:
             raise Retry(str(error), after=_hint(metadata.get("HTTPHeaders") or {})) from error
         raise Fail(str(error)) from error
     except ParamValidationError as error:
@@ -192,8 +196,8 @@ def _client(read_seconds: int) -> Any:
 
 
 def _parsed(text: str) -> Json:
-    """A tool's input as the model wrote it: JSON, or the text where it is none."""
+    """A tool's input as the model wrote it: JSON, or the text where it is none (NaN is none: no record holds it)."""
     try:
-        return json.loads(text) if text else {}
+        return parse(text) if text else {}
     except ValueError:
         return text

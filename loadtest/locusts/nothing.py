@@ -23,5 +23,5 @@ class Asker(Caller):
         def send(intended: float) -> None:
             self.look("/", name="nothing", intended=intended)
 
-        at_fixed_rate(self, FACTS["rate"], FACTS["seconds"], send)
+        at_fixed_rate(FACTS["rate"], FACTS["seconds"], send)
         raise StopUser

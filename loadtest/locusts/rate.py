@@ -24,5 +24,5 @@ class AtRate(Caller):
             given = {"ms": call_ms(rng)} if "ms" in FACTS else None
             self.submit(FACTS["workflow"], given, tag=FACTS["tag"], intended=intended)
 
-        at_fixed_rate(self, FACTS["rate"], FACTS["seconds"], send)
+        at_fixed_rate(FACTS["rate"], FACTS["seconds"], send)
         raise StopUser

@@ -116,9 +116,12 @@ class Caller(FastHttpUser):
         return self.client.request(method, path, name=name, headers=self.headers, context=context, **given)
 
 
-def at_fixed_rate(user: Caller, rate: float, seconds: float, send: Callable[[float], None]) -> None:
+def at_fixed_rate(
+    rate: float, seconds: float, send: Callable[[float], None], *, going: Callable[[], bool] = lambda: True
+) -> None:
     """Call `send` with the time a request is meant to be sent, `rate` times a second, however long each takes.
 
+    It ends early once it is no longer `going`.
     A slow answer delays no other request, and one that is sent late counts from when it should have been: nothing
     is left out of the figures because the service was slow (coordinated omission).
     """
@@ -127,6 +130,8 @@ def at_fixed_rate(user: Caller, rate: float, seconds: float, send: Callable[[flo
     for number in range(round(rate * seconds)):
         intended = begin + number / rate
         gevent.sleep(max(0.0, intended - time.time()))
+        if not going():
+            break
         sent.append(gevent.spawn(send, intended))
     gevent.joinall(sent)
 

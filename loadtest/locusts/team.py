@@ -71,10 +71,9 @@ class Dashboard(Caller):
         gevent.sleep(every * self.number / len(FACTS["tokens"]))  # nobody opens a page in the same instant
 
         def send(intended: float) -> None:
-            if _open:
-                self.look("/v1/runs", name="list", intended=intended)
-                self.look("/v1/runs?status=queued,running,waiting,paused", name="list active")
-                self.look("/v1/queues", name="queues")
+            self.look("/v1/runs", name="list", intended=intended)
+            self.look("/v1/runs?status=queued,running,waiting,paused", name="list active")
+            self.look("/v1/queues", name="queues")
 
-        at_fixed_rate(self, 1 / every, FACTS["seconds"], send)
+        at_fixed_rate(1 / every, FACTS["seconds"], send, going=lambda: bool(_open))
         raise StopUser

@@ -31,7 +31,7 @@ class Quiet(Caller):
                 context={"intended": intended},
             )
 
-        at_fixed_rate(self, quiet["rate"], FACTS["seconds"], send)
+        at_fixed_rate(quiet["rate"], FACTS["seconds"], send)
         raise StopUser
 
 

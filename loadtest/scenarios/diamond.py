@@ -7,6 +7,7 @@ from typing import Annotated
 from loadtest.counting import drained
 from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
+from loadtest.swarm import elapsed_seconds, failures
 from loadtest.targets import Needs
 from loadtest.verdict import at_least, at_most, equal, shown
 from loadtest.warming import warm
@@ -34,8 +35,7 @@ def diamond(
         rows = drained(client, session.tag, within_seconds=60)
     by_name = {name: [r for r in requests if r.name == name] for name in ("trigger", "status", "run")}
     accepted = [r for r in by_name["trigger"] if r.status == 202]
-    failures = [r for r in requests if r.error or r.status >= 400]
-    elapsed = max(r.begun + r.seconds for r in requests) - min(r.begun for r in requests)
+    elapsed = elapsed_seconds(requests)
     rate = rows.count("succeeded") / elapsed
     run = quantiles(r.seconds for r in by_name["run"])
     trigger = quantiles(r.seconds for r in by_name["trigger"])
@@ -52,7 +52,7 @@ def diamond(
         checks=[
             equal("accepted runs that have a row and succeeded", rows.count("succeeded"), len(accepted)),
             equal("rows in all", rows.total, len(accepted)),
-            equal("failed requests", len(failures), 0),
+            equal("failed requests", failures(requests), 0),
             at_least("runs per second against FlowForge's best", rate, FLOWFORGE_RUNS_PER_SECOND, "/s"),
             at_most("median from trigger to end against FlowForge's best", run.p50, FLOWFORGE_P50_SECONDS, " s"),
             shown("run", run),

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
+from loadtest.swarm import elapsed_seconds, failures
 from loadtest.targets import Target
 from loadtest.verdict import Check, at_most, equal, shown
 
@@ -40,7 +41,7 @@ def driver(
         sent = []
         for level in users:
             requests = session.swarm("nothing", target, users=int(level), seconds=seconds, phase=f"{level:g} users")
-            elapsed = max(r.begun + r.seconds for r in requests) - min(r.begun for r in requests)
+            elapsed = elapsed_seconds(requests)
             figures[f"{level:g} users"] = {
                 "requests_per_second": len(requests) / elapsed,
                 "seconds": quantiles(r.seconds for r in requests),
@@ -59,7 +60,7 @@ def driver(
         answered = json.loads(process.stdout.readline())["answered"]
     idle = figures[f"{rates[0]:g}/s"]["seconds"].p99
     checks = [
-        equal("failed requests", sum(bool(r.error) or r.status != 200 for r in sent), 0),
+        equal("failed requests", failures(sent), 0),
         equal("requests by the server's count", answered, len(sent)),
         session.timed(at_most(f"p99 of nothing at {rates[0]:g}/s", idle, P99_SECONDS, " s")),
         *checks,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from loadtest.counting import Rows, drained, executions, rows
+from loadtest.counting import Rows, drained, executed, rows
 from loadtest.measure import Quantiles, quantiles
 from loadtest.scenario import Found, Session
-from loadtest.swarm import Request
+from loadtest.swarm import Request, failures
 from loadtest.targets import Needs, Target
 from loadtest.verdict import Check, at_most, equal, shown
 from loadtest.warming import warm
@@ -121,12 +121,11 @@ def _counted(
     accepted = sum(request.name == "quiet" and request.status == 202 for request in requests)
     sent = noise if phase.noisy_class else 0
     checks = [
-        equal(f"{phase.name}: failed requests", sum(bool(r.error) or r.status >= 400 for r in requests), 0),
+        equal(f"{phase.name}: failed requests", failures(requests), 0),
         equal(f"{phase.name}: the quiet tenant's runs that succeeded", own.count("succeeded"), accepted),
         equal(f"{phase.name}: the noisy tenant's runs that succeeded", others.count("succeeded"), sent),
     ]
     if target.ledger:
-        ids = {*own.ids.get("succeeded", ()), *others.ids.get("succeeded", ())}
-        counted = sum(n for (run, _), n in executions(target.ledger).items() if run in ids)
+        counted = executed(target.ledger, own) + executed(target.ledger, others)
         checks.append(equal(f"{phase.name}: executions", counted, accepted + sent))
     return checks

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fanfold import Client
-from loadtest.counting import drained, executions
+from loadtest.counting import drained, executed
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
+from loadtest.swarm import elapsed_seconds
 from loadtest.targets import Needs, Target
 from loadtest.verdict import Check, at_most, equal, shown
 from loadtest.warming import warm
@@ -60,7 +61,7 @@ def _at(
     for row in rows.listed:
         session.recorder.row(**{key: row[key] for key in ("id", "status", "created_at", "started_at", "finished_at")})
     accepted = [request for request in requests if request.status == 202]
-    elapsed = max(r.begun + r.seconds for r in requests) - min(r.begun for r in requests)
+    elapsed = elapsed_seconds(requests)
     checks = [
         equal(f"{name}: accepted runs that have a row and succeeded", rows.count("succeeded"), len(accepted)),
         equal(f"{name}: rows in all", rows.total, len(accepted)),
@@ -68,9 +69,8 @@ def _at(
         equal(f"{name}: requests of the schedule", len(requests), round(rate * seconds)),
     ]
     if target.ledger:
-        counted = executions(target.ledger)
-        own = [n for (run, _), n in counted.items() if run in set(rows.ids.get("succeeded", ()))]
-        checks.append(equal(f"{name}: executions of steps", sum(own), 4 * rows.count("succeeded")))
+        steps = executed(target.ledger, rows)
+        checks.append(equal(f"{name}: executions of steps", steps, 4 * rows.count("succeeded")))
     run, submit = quantiles(rows.seconds("created_at", "finished_at")), quantiles(r.seconds for r in requests)
     checks.append(shown(f"{name}: a diamond by its own times", run))
     return {

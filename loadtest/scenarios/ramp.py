@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fanfold import Client
-from loadtest.counting import drained, executions
+from loadtest.counting import drained, executed
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
+from loadtest.swarm import elapsed_seconds, failures
 from loadtest.targets import Needs, Target
 from loadtest.verdict import Check, at_least, equal, shown
 from loadtest.warming import warm
@@ -62,8 +63,7 @@ def _at(
     rows = drained(client, tag, within_seconds=60 + 4 * ms / 1000)
     runs = [r for r in requests if r.name == "run"]
     accepted = [r for r in requests if r.name == "submit" and r.status == 202]
-    failures = [r for r in requests if r.error or r.status >= 400]
-    elapsed = max(r.begun + r.seconds for r in requests) - min(r.begun for r in requests)
+    elapsed = elapsed_seconds(requests)
     rate = rows.count("succeeded") / elapsed
     run = quantiles(r.seconds for r in runs)
     # How long the calls really were: what was drawn, not what was asked for.
@@ -71,12 +71,11 @@ def _at(
     checks = [
         equal(f"{name}: accepted runs that have a row and succeeded", rows.count("succeeded"), len(accepted)),
         equal(f"{name}: rows in all", rows.total, len(accepted)),
-        equal(f"{name}: failed requests", len(failures), 0),
+        equal(f"{name}: failed requests", failures(requests), 0),
     ]
     if target.ledger:
-        succeeded = set(rows.ids.get("succeeded", ()))
-        own = [n for (run_id, _), n in executions(target.ledger).items() if run_id in succeeded]
-        checks.append(equal(f"{name}: executions of calls", sum(own), len(succeeded)))
+        calls = executed(target.ledger, rows)
+        checks.append(equal(f"{name}: executions of calls", calls, rows.count("succeeded")))
     if ms == 2_000 and users in SWARMKIT_RUNS_PER_SECOND:
         against = SWARMKIT_RUNS_PER_SECOND[users]
         checks.append(session.timed(at_least(f"{name}: runs per second against SwarmKit's", rate, against, "/s")))

@@ -9,10 +9,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from loadtest.counting import drained, executions, rows
+from loadtest.counting import drained, executed, rows
 from loadtest.measure import quantiles
 from loadtest.sampling import Sample, functions_of, sampled
 from loadtest.scenario import Found, Session
+from loadtest.swarm import elapsed_seconds
 from loadtest.targets import Needs
 from loadtest.verdict import Check, at_most, equal, shown
 from loadtest.warming import warm
@@ -47,7 +48,7 @@ def soak(
         ended = drained(client, session.tag, within_seconds=300)
         places = {queue["class"]: queue["queued"] for queue in client.queues()}
         waiting = rows(client, session.tag, status="queued").total
-        executed = executions(target.ledger) if target.ledger else None
+        steps = executed(target.ledger, ended) if target.ledger else None
     for name, taken in samples.items():
         for sample in taken:
             session.recorder.row(
@@ -62,11 +63,9 @@ def soak(
         equal("places taken at the end, of all classes", sum(places.values()), waiting),
         shown("a diamond by its own times", run),
     ]
-    if executed is not None:
-        ids = set(ended.ids.get("succeeded", ()))
-        counted = sum(n for (run_id, _), n in executed.items() if run_id in ids)
-        checks.insert(3, equal("executions of steps", counted, 4 * accepted))
-    elapsed = max(r.begun + r.seconds for r in requests) - min(r.begun for r in requests)
+    if steps is not None:
+        checks.insert(3, equal("executions of steps", steps, 4 * accepted))
+    elapsed = elapsed_seconds(requests)
     figures: dict[str, Any] = {
         "elapsed_seconds": elapsed,
         "runs": accepted,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from loadtest.counting import drained, executions
+from loadtest.counting import drained, executed
 from loadtest.measure import Quantiles, quantiles
 from loadtest.sampling import sampled
 from loadtest.scenario import Found, Session
+from loadtest.swarm import elapsed_seconds, failures
 from loadtest.targets import Needs
 from loadtest.verdict import Check, at_most, equal, shown
 from loadtest.warming import warm
@@ -59,21 +60,20 @@ def team(
         with sampled(target.processes, every_seconds=1.0) as samples:
             requests = session.swarm("team", target, users=users, seconds=turns * (turn_seconds + 30), **facts)
         rows = drained(client, session.tag, within_seconds=60)
-        executed = executions(target.ledger) if target.ledger else None
+        calls = executed(target.ledger, rows) if target.ledger else None
     times = {
         name: [r.seconds for r in requests if r.name in names]
         for name, names in {"status": ("status",), "list": ("list", "list active"), "turn": ("turn",)}.items()
     }
     status, lists, turn = (quantiles(times[name]) for name in ("status", "list", "turn"))
     wait = quantiles(rows.seconds("created_at", "started_at"))
-    of_turns = [r for r in requests if r.name == "turn"]
-    wall = max(r.begun + r.seconds for r in of_turns) - min(r.begun for r in of_turns)
+    wall = elapsed_seconds([r for r in requests if r.name == "turn"])
     peak = {name: max(sample.resident_mb for sample in taken) for name, taken in samples.items() if taken}
     whole = turns * sessions
     checks = [
         equal("turns whose run succeeded", rows.count("succeeded"), whole),
         equal("rows in all", rows.total, whole),
-        equal("failed requests", sum(bool(r.error) or r.status >= 400 for r in requests), 0),
+        equal("failed requests", failures(requests), 0),
         *_against(session, "status read", status, HANGAR_STATUS),
         *_against(session, "lists", lists, HANGAR_LIST),
         shown("queue wait (Hangar: p50 0.01, p95 0.06)", wait),
@@ -85,9 +85,8 @@ def team(
     if turn_seconds == HANGAR_TURN_SECONDS:
         checks += _against(session, "turn", turn, HANGAR_TURN)
         checks.append(session.timed(at_most("wall clock", wall, HANGAR_WALL_SECONDS, " s")))
-    if executed is not None:
-        ids = set(rows.ids.get("succeeded", ()))
-        checks.insert(2, equal("executions", sum(n for (run, _), n in executed.items() if run in ids), whole))
+    if calls is not None:
+        checks.insert(2, equal("executions", calls, whole))
     return Found(
         figures={
             "status_seconds": status,

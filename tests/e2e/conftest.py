@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from fanfold import deploy
-from fanfold.deploy import Options
+from fanfold.cdk import Options
 from tests.integration.conftest import free_port
 from tests.support.load import WORKFLOWS
 from tests.support.site import Site

@@ -261,6 +261,8 @@ def test_what_must_be_noticed_has_an_alarm(prod: Synthesised) -> None:
     assert sections == {
         "dead-letters",
         "oldest-message",
+        "queue-wait",
+        "failed-requests",
         "failed-runs",
         "stuck-runs",
         "refused-submits",

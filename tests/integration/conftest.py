@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from fanfold import Client, deploy
-from fanfold.deploy import Options
+from fanfold.cdk import Options
 from fanfold.local import LocalStack
 from tests.support import elsewhere
 from tests.support.elsewhere import API, ENDPOINT

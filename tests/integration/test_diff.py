@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fanfold import deploy, toolchain
-from fanfold.deploy import Options
+from fanfold import cdk, toolchain
+from fanfold.cdk import Options
 from fanfold.local import CHECKOUT, LocalStack
 from tests.support.elsewhere import API
 
@@ -25,9 +25,9 @@ def test_after_a_deployment_there_is_nothing_to_deploy(stack: LocalStack) -> Non
             "--no-notices",
             "diff",
             "--fail",
-            *deploy.app_arguments(options, endpoint=stack.endpoint, state=state),
+            *cdk.app_arguments(options, endpoint=stack.endpoint, state=state),
         ],
-        env=deploy.cdk_environment(os.environ, stack.endpoint),
+        env=cdk.cdk_environment(os.environ, stack.endpoint),
         cwd=CHECKOUT,
         capture_output=True,
         text=True,

@@ -253,11 +253,18 @@ def test_an_alarm_that_is_muted_mute_or_gone_is_found(patient: Patient, before: 
         alarms.put_metric_alarm(**whole)
 
 
-def test_logs_that_are_kept_for_ever_are_found_and_limited(patient: Patient, before: Before) -> None:
+def test_logs_that_are_kept_for_ever_or_too_short_are_found_and_nothing_is_deleted(
+    patient: Patient, before: Before
+) -> None:
     logs = patient.client("logs")
     group = patient.stack.log_groups["sweeper"]
+    (told,) = logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]
     logs.delete_retention_policy(logGroupName=group)
-    patient.healed("logs", patient.the_one("logs", f"{group} keeps logs for ever", before=before))
+    for_ever = patient.the_one("logs", f"{group} keeps logs for ever", before=before)
+    assert for_ever.remedy is None  # it would delete what is old
+    assert f"--log-group-name {group} --retention-in-days {told['retentionInDays']}" in for_ever.fix
+    logs.put_retention_policy(logGroupName=group, retentionInDays=1)
+    patient.healed("logs", patient.the_one("logs", f"{group} keeps logs for 1 days", before=before))
 
 
 def test_throttles_of_the_last_hours_are_found(patient: Patient, before: Before) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from fanfold import Client, deploy
-from fanfold.deploy import Options
+from fanfold.cdk import Options
 from fanfold.local import LocalStack
 from tests.integration.conftest import free_port
 from tests.support.elsewhere import API, ENDPOINT

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, bridge, deploy, emulator
-from fanfold.deploy import Options
+from fanfold.cdk import Options
 from fanfold.local import LocalError, LocalStack
 from tests.integration.conftest import free_port
 from tests.support import elsewhere

@@ -100,7 +100,7 @@ class Deployment:
         if lively:
             documents = {place: enriched(features, one) for place, one in documents.items()}
         clients = wishes(fate.rng("clients"), sorted(documents), runs=runs, within=fate.calm_at / 2)
-        lanes = LANES if fate.rng("lanes").random() < MANY_LANES else LANES[1:2]
+        lanes = LANES if fate.rng("many lanes").random() < MANY_LANES else LANES[1:2]
         if len(lanes) > 1:
             clients = in_lanes(fate.rng("lanes.clients"), clients, lanes)
         alone, batches = batched(fate.rng("batches"), clients)

@@ -37,8 +37,11 @@ class Maps:
         simulation, hold = self._audit.simulation, self._audit.hold
         state = None if run is None else run.steps.get(ctx.step)
         place = f"{ctx.step}[{ctx.index}]"
-        hold(state is not None and state.map is not None, "commit before act", place)
-        if run is not None and simulation.nodes[process].kind == "batch" and ctx.attempt == 1:
+        in_batch = simulation.nodes[process].kind == "batch"
+        # A batch looks at the run before it begins; it is carried through, whatever becomes of the run meanwhile.
+        carried_through = in_batch and ctx.attempt > 1
+        hold(carried_through or (state is not None and state.map is not None), "commit before act", place)
+        if run is not None and in_batch and ctx.attempt == 1:
             key = RunKey(tenant=ctx.tenant, run_id=ctx.run_id)
             known = self._succeeded.get((key, ctx.submission, ctx.step, run.try_number, ctx.index))
             now = simulation.loop.time()
@@ -106,11 +109,14 @@ class Maps:
 
 
 def by_look(old: Run, run: Run) -> bool:
-    """Whether a write only notes what was heard of maps elsewhere: that takes no claim."""
+    """Whether a write only notes what was heard of maps elsewhere: that takes no claim.
+
+    It may change nothing: a map that rings when it is due already makes its holder look again all the same.
+    """
     same = (old.owner, old.status, old.lease_until, old.journal) == (
         run.owner,
         run.status,
         run.lease_until,
         run.journal,
     )
-    return same and run.status in (Status.WAITING, Status.RUNNING) and old.steps != run.steps
+    return same and run.status in (Status.WAITING, Status.RUNNING)

@@ -24,8 +24,9 @@ def test_every_promise_is_kept_in_schedules_from(first: int) -> None:
 
 FOUND = {
     301179: "a place's return outlived its invocation, which ran out of time while the ended run waited for it",
+    304533: "the audit took the second ring of a map that was due already for a foreign process's write",
 }
-"""Seeds that once broke a promise, and what they found. What each found has a test of its own too."""
+"""Seeds that once broke a promise, and what they found: of the code (which has a test of its own) or of the audit."""
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 from localstack_client.session import Session
 
-from fanfold import deploy
+from fanfold import cdk
 from fanfold.local import LocalStack
 
 ENDPOINT = os.environ.get("FANFOLD_TEST_ENDPOINT", "").rstrip("/")
@@ -38,13 +38,13 @@ def refuse_to_share(endpoint: str) -> None:
     """Raises RuntimeError if the stack is there already: somebody's runs are in it, and tests would delete it."""
     cloudformation = session(endpoint).client("cloudformation")
     try:
-        found = cloudformation.describe_stacks(StackName=deploy.STACK)["Stacks"]
+        found = cloudformation.describe_stacks(StackName=cdk.STACK)["Stacks"]
     except ClientError:
         return  # "does not exist" is an error
     finally:
         cloudformation.close()
     if any(stack["StackStatus"] != "DELETE_COMPLETE" for stack in found):
-        raise RuntimeError(f"{endpoint} has a stack {deploy.STACK} already: delete it first, or name another endpoint")
+        raise RuntimeError(f"{endpoint} has a stack {cdk.STACK} already: delete it first, or name another endpoint")
 
 
 def take_away(stack: LocalStack) -> None:

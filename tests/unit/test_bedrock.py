@@ -35,17 +35,21 @@ def a_context(said: list[Any] | None = None) -> Context:
 
 
 def frame(event: str, payload: dict[str, Any], *, kind: str = "event") -> bytes:
-    """One message of AWS's event stream encoding."""
+    """An event as a message of AWS's event stream encoding."""
+    names = {":message-type": kind, f":{kind}-type": event, ":content-type": "application/json"}
+    return message(names, json.dumps(payload).encode())
+
+
+def message(names: dict[str, str], body: bytes) -> bytes:
+    """One message of AWS's event stream encoding, with these headers."""
 
     def header(name: str, value: str) -> bytes:
         return bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
 
-    body = json.dumps(payload).encode()
-    headers = header(":message-type", kind) + header(f":{kind}-type", event)
-    headers += header(":content-type", "application/json")
+    headers = b"".join(header(name, value) for name, value in names.items())
     prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
-    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + body
-    return message + struct.pack(">I", zlib.crc32(message))
+    text = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + body
+    return text + struct.pack(">I", zlib.crc32(text))
 
 
 def words(text: str, block: int = 0) -> bytes:
@@ -199,6 +203,16 @@ def test_the_tools_a_model_wants_called_are_in_the_output(model: Model) -> None:
     assert (answer["stop_reason"], answer["usage"]) == ("tool_use", None)
 
 
+@pytest.mark.parametrize("written", ['{"city": NaN}', '{"city": 1, "city": 2}', '{"city": "Ro'])
+def test_a_tools_input_that_no_record_could_hold_is_the_text_it_was_written_as(model: Model, written: str) -> None:
+    start = {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "t1", "name": "weather"}}}
+    part = {"contentBlockIndex": 0, "delta": {"toolUse": {"input": written}}}
+    model.parts = [frame("contentBlockStart", start), frame("contentBlockDelta", part)]
+    model.parts += [frame("messageStop", {"stopReason": "tool_use"})]
+    answer: Any = converse(ASKED, a_context())
+    assert answer["tool_calls"] == [{"id": "t1", "name": "weather", "input": written}]
+
+
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
@@ -266,6 +280,16 @@ def test_what_will_be_refused_again_is_not_retried(stubbed: Callable[..., None],
 def test_an_error_in_the_middle_of_the_answer_is_judged_alike(model: Model, code: str, kind: type[Exception]) -> None:
     model.parts = [words("Hello"), frame(code, {"message": "no"}, kind="exception")]
     with pytest.raises(kind, match=code):
+        converse(ASKED, a_context())
+
+
+STREAMS_OWN = message({":message-type": "error", ":error-code": "InternalFailure", ":error-message": "no"}, b"")
+
+
+@pytest.mark.parametrize("part", [STREAMS_OWN, frame("newerThanThisSdkException", {"message": "no"}, kind="exception")])
+def test_an_error_in_the_middle_that_nobody_knows_is_worth_another_attempt(model: Model, part: bytes) -> None:
+    model.parts = [words("Hello"), part]
+    with pytest.raises(Retry):
         converse(ASKED, a_context())
 
 

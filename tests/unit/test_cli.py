@@ -237,6 +237,37 @@ def test_apply_of_a_missing_file_or_a_nameless_document_is_a_usage_error(
     assert service.asked == []
 
 
+def test_apply_names_the_file_and_gives_each_of_several_problems_a_line(
+    service: type[Service], tmp_path: Path, capsys: Printed
+) -> None:
+    (tmp_path / "tiny.yaml").write_text("name: tiny\nsteps: {}\n")
+    errors = [{"pointer": "/steps/a/task", "detail": "there is no task"}, {"pointer": "/output", "detail": "no step"}]
+    problem = {"title": "The workflow is invalid", "detail": "/steps/a/task: …", "errors": errors}
+    service.answers["PUT /v1/workflows/tiny"] = (422, problem)
+    assert main(["apply", "tiny.yaml"]) == 2
+    told = "tiny.yaml: The workflow is invalid (HTTP 422):\n  /steps/a/task: there is no task\n  /output: no step\n"
+    assert capsys.readouterr().err == told
+
+
+def test_apply_of_what_is_no_yaml_says_in_one_line_where_it_is_wrong(
+    service: type[Service], tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "broken.yaml").write_text("name: [\n")
+    assert main(["apply", "broken.yaml"]) == 2
+    assert "broken.yaml: the document is not YAML: line 2, column 1: expected the node" in capsys.readouterr().err
+
+
+def test_an_input_that_names_a_file_without_the_at_sign_is_told_of_it(
+    service: type[Service], tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "in.json").write_text("{}")
+    assert main(["submit", "tiny", "--input", "in.json"]) == 2
+    assert "@in.json is the file" in capsys.readouterr().err
+    assert main(["submit", "tiny", "--input", "no" * 3000]) == 2
+
+
 def test_runs_lists_ids_whole(service: type[Service], capsys: Printed) -> None:
     long_id = "r" + "x" * 60
     service.answers["GET /v1/runs"] = (200, {"runs": [{**RUN, "id": long_id}], "next_cursor": None})
@@ -271,6 +302,21 @@ def test_the_local_stacks_file_is_found_from_a_folder_below(
     assert (tmp_path / ".fanfold" / "local.json").stat().st_mode & 0o077 == 0
 
 
+def test_a_local_stack_that_does_not_answer_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    stack = LocalStack(
+        api_url="http://127.0.0.1:9/api", token="ff_local", endpoint="http://127.0.0.1:9", region="us-east-1",
+        table="t", bucket="b", stack="fanfold-local", ledger="/l",
+    )  # fmt: skip
+    local.write(tmp_path / ".fanfold", stack)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FANFOLD_URL", raising=False)
+    monkeypatch.setattr("fanfold.commands.output.PATIENCE_SECONDS", 0.1)
+    assert main(["runs"]) == 4
+    assert "`fanfold up`" in capsys.readouterr().err
+
+
 def test_a_worker_without_a_deployment_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
 ) -> None:
@@ -279,6 +325,19 @@ def test_a_worker_without_a_deployment_is_a_usage_error(
     monkeypatch.delenv("FANFOLD_TABLE", raising=False)
     assert main(["worker"]) == 2
     assert "fanfold up" in capsys.readouterr().err
+
+
+def test_a_token_for_a_lane_that_no_class_has_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    stack = LocalStack(
+        api_url="http://127.0.0.1:1/api", token="ff_local", endpoint="http://127.0.0.1:1", region="us-east-1",
+        table="t", bucket="b", stack="fanfold-local", ledger="/l", env={"FANFOLD_TABLE": "t"},
+    )  # fmt: skip
+    local.write(tmp_path / ".fanfold", stack)
+    monkeypatch.chdir(tmp_path)
+    assert main(["token", "create", "--max-lane", "hgih"]) == 2
+    assert capsys.readouterr().err == "No class has a lane 'hgih'; there are: normal.\n"
 
 
 def test_down_where_nothing_is_up_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed) -> None:

@@ -12,11 +12,12 @@ import boto3
 import pytest
 from rich.console import Console
 
+from fanfold import local
 from fanfold.cli import main
 from fanfold.dashboard import data, page, picture, terminal
 from fanfold.dashboard.data import Filled, Span
 from fanfold.dashboard.deployed import Alarm
-from fanfold.local import LocalError
+from fanfold.local import LocalError, LocalStack
 
 BEGIN = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 SPAN = Span(begin=BEGIN, end=BEGIN + timedelta(minutes=10))
@@ -156,6 +157,19 @@ def test_the_terminal_shows_every_widget_with_its_numbers_states_and_problems() 
         "a log widget",
     ):
         assert part in text
+
+
+def test_an_emulator_that_died_is_told_as_not_reachable(
+    nowhere: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = LocalStack(
+        api_url="http://127.0.0.1:9/api", token="ff_local", endpoint="http://127.0.0.1:9", region="us-east-1",
+        table="t", bucket="b", stack="fanfold-local", ledger="/l",
+    )  # fmt: skip
+    local.write(nowhere / ".fanfold", stack)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert main(["dashboard"]) == 4
+    assert capsys.readouterr().err.startswith("AWS is not reachable: ")
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fanfold import deploy, emulator, local, toolchain
+from fanfold import cdk, emulator, local, toolchain
 from fanfold.cli import main
 from fanfold.local import LocalError, LocalStack
 
@@ -138,11 +138,11 @@ def test_an_empty_endpoint_in_the_environment_does_not_lead_to_the_real_aws() ->
 def test_the_apis_address_is_the_one_an_emulator_serves() -> None:
     stated = "https://0052daf0.execute-api.us-east-1.amazonaws.com/"
     expected = "http://127.0.0.1:4566/_aws/execute-api/0052daf0/%24default"
-    assert deploy.local_api_url(stated, "http://127.0.0.1:4566") == expected
+    assert cdk.local_api_url(stated, "http://127.0.0.1:4566") == expected
     rest = "http://127.0.0.1:4566/restapis/0052daf0/api/_user_request_"
-    assert deploy.local_api_url(f"{stated}api/", "http://127.0.0.1:4566") == rest
+    assert cdk.local_api_url(f"{stated}api/", "http://127.0.0.1:4566") == rest
     with pytest.raises(LocalError, match="nonsense"):
-        deploy.local_api_url("nonsense", "http://127.0.0.1:4566")
+        cdk.local_api_url("nonsense", "http://127.0.0.1:4566")
 
 
 def test_what_is_written_is_read_back_and_a_broken_file_says_what_removes_it(tmp_path: Path) -> None:

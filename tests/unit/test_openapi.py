@@ -49,6 +49,14 @@ async def test_it_has_every_call(document: Any) -> None:
     assert described == {(call.method, call.path) for call in CALLS} | {("GET", "/v1/health")}
 
 
+async def test_every_call_is_in_a_section_that_is_described(document: Any) -> None:
+    sections = {tag["name"] for tag in document["tags"]}
+    found = {tag for item in document["paths"].values() for operation in item.values() for tag in operation["tags"]}
+    assert all(len(operation["tags"]) == 1 for item in document["paths"].values() for operation in item.values())
+    assert found == sections
+    assert document["paths"]["/v1/runs/{id}/cancel"]["post"]["tags"] == ["moves"]
+
+
 async def test_every_call_tells_its_good_and_bad_answers(document: Any) -> None:
     for call in CALLS:
         operation = document["paths"][call.path][call.method.lower()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,11 @@ from functions.engine.events import CancelAsked, PauseAsked, ResumeAsked
 from functions.engine.message import RESUME, QueueName, Wake
 from functions.engine.run import Status
 from functions.runtime.metrics import Metric
+from functions.runtime.settings import Settings
 from functions.runtime.tally import Series, taken
+from functions.runtime.telemetry import configure, count, flush, observe
+from tests.support.clock import FakeClock
+from tests.support.http import Http, memory_services
 from tests.support.operators import a_signal, operate
 from tests.support.sweeping import Swept
 from tests.support.virtual import virtually
@@ -132,7 +137,7 @@ async def test_a_sweeper_that_could_not_ask_what_is_due_does_not_say_that_nothin
     async def refuses(*_: object, **__: object) -> None:
         raise Unavailable("not today")
 
-    swept.services.runs.due = refuses  # type: ignore[attr-defined]  # the double of this test's own store
+    swept.services.runs.due = refuses
     with pytest.raises(ExceptionGroup):
         await swept.sweep()
 
@@ -147,3 +152,38 @@ def test_what_was_counted_is_written_before_a_process_ends_without_a_word() -> N
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=env)
     assert '"Outages":[1]' in ended.stdout
+
+
+def test_what_reads_cost_is_told_together_and_all_else_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = FakeClock()
+    http = Http(services=memory_services(clock=clock))
+
+    def told(*counted: Metric) -> list[str]:
+        for metric in counted:
+            count(metric)
+        http.app(http.event("GET", "/v1/health"), None)
+        return [line for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+
+    try:
+        assert len(told(Metric.TABLE_CALLS)) == 1
+        assert told(Metric.TABLE_CALLS, Metric.TABLE_READ_UNITS) == []
+        (line,) = told(Metric.TABLE_CALLS, Metric.DUPLICATES)
+        assert '"TableCalls":[2]' in line
+        assert told(Metric.TABLE_CALLS) == []
+        asyncio.run(clock.advance(10))
+        assert len(told()) == 1
+    finally:
+        http.app.close()
+
+
+def test_without_lanes_a_classs_waits_are_told_together(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(Settings(lane_metrics=False, debug_sample=0))
+    try:
+        for lane, wait in (("high", 1.0), ("low", 2.0)):
+            observe(Metric.QUEUE_WAIT, wait, of=("model", lane))
+        flush()
+    finally:
+        configure(Settings(debug_sample=0))
+    (line,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (line["class"], line["QueueWait"], "lane" in line) == ("model", [1.0, 2.0], False)
+    assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service", "class"]]

@@ -77,7 +77,7 @@ def test_counts_are_added_up_measures_replaced_distributions_kept_and_flushed_on
 def test_a_line_has_a_directive_for_each_set_of_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
     count(Metric.OUTAGES)
     count(Metric.CRASHES, of=("model",))
-    count(Metric.RUNS_ACCEPTED, of=("model", "high"))
+    count(Metric.RUNS_ACCEPTED, of=("model",))
     observe(Metric.QUEUE_WAIT, 12.5, of=("model", "high"))
     flush()
     (line,) = lines(capsys)
@@ -87,8 +87,8 @@ def test_a_line_has_a_directive_for_each_set_of_dimensions(capsys: pytest.Captur
     }
     assert told == {
         ("service",): {"Outages": "Count"},
-        ("service", "class"): {"Crashes": "Count"},
-        ("service", "class", "lane"): {"RunsAccepted": "Count", "QueueWait": "Milliseconds"},
+        ("service", "class"): {"Crashes": "Count", "RunsAccepted": "Count"},
+        ("service", "class", "lane"): {"QueueWait": "Milliseconds"},
     }
     assert (line["service"], line["class"], line["lane"]) == ("fanfold", "model", "high")
     assert {directive["Namespace"] for directive in line["_aws"]["CloudWatchMetrics"]} == {"Fanfold"}
@@ -96,20 +96,20 @@ def test_a_line_has_a_directive_for_each_set_of_dimensions(capsys: pytest.Captur
 
 def test_series_that_differ_in_a_dimension_are_in_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     for class_name, lane in (("model", "high"), ("model", "low"), ("harness", "high")):
-        count(Metric.RUNS_STARTED, of=(class_name, lane))
+        observe(Metric.QUEUE_WAIT, 1, of=(class_name, lane))
         count(Metric.STEPS, of=(class_name,))
     flush()
     told = {
         (line["class"], line.get("lane"), name)
         for line in lines(capsys)
-        for name in ("RunsStarted", "Steps")
+        for name in ("QueueWait", "Steps")
         if name in line
     }
     assert told == {
-        ("model", "high", "RunsStarted"),
+        ("model", "high", "QueueWait"),
         ("model", "high", "Steps"),
-        ("model", "low", "RunsStarted"),
-        ("harness", "high", "RunsStarted"),
+        ("model", "low", "QueueWait"),
+        ("harness", "high", "QueueWait"),
         ("harness", "high", "Steps"),
     }
 
@@ -126,8 +126,8 @@ def test_a_distribution_of_more_than_a_hundred_values_goes_on_in_the_next_line(
 
 
 def test_a_metric_without_its_dimensions_is_refused() -> None:
-    with pytest.raises(ValueError, match="lane"):
-        count(Metric.RUNS_ACCEPTED, of=("model",))
+    with pytest.raises(ValueError, match="class"):
+        count(Metric.RUNS_ACCEPTED, of=())
 
 
 def test_the_deployments_name_is_in_its_metrics_and_logs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,115 @@
+"""Runs' records, and the keys that find them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from functions.engine.errors import NewerSchema
+from functions.engine.journal import Entry
+from functions.engine.run import Run
+from functions.engine.segments import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """The write creates the row: no row of that id is there, or only an expired one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstClaim:
+    """Absent (or expired), or version 1 of this very submission (R2)."""
+
+    submission: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaces:
+    """The write replaces exactly this version of this submission."""
+
+    version: int
+    submission: str
+
+
+Condition = Absent | FirstClaim | Replaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKey:
+    """A run's address."""
+
+    tenant: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueKey:
+    """A row of the due index: a run's address, and when somebody must look at it."""
+
+    tenant: str
+    run_id: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexKey:
+    """A row of the list index: enough to find a run and to go on after it."""
+
+    tenant: str
+    run_id: str
+    created_at: datetime
+
+
+class Bucket:
+    """The four partitions of the list index (a run is in exactly one)."""
+
+    ACTIVE = "active"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ALL = (ACTIVE, SUCCEEDED, FAILED, CANCELLED)
+
+
+class RunStore(Protocol):
+    """Runs' records: strongly consistent reads, conditional whole-record writes, two lagging indexes."""
+
+    async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
+        """Write the whole record; returns its size in bytes as the store counts it.
+
+        Raises `Conflict` with the record that stands (or None), `LimitExceeded` when it is too big for an item.
+        """
+
+    async def put_segment(self, key: RunKey, segment: Segment, *, now: datetime) -> None:
+        """Store an immutable segment of a run's record, before the head that names it is put."""
+
+    async def segments(self, run: Run) -> Sequence[Segment]:
+        """The segments this record names, oldest first, strongly consistent.
+
+        Raises `NotFound` when one is missing: the record is gone or has been replaced meanwhile.
+        """
+
+    async def sealed_entries(self, run: Run, *, after: int, limit: int) -> Sequence[Entry]:
+        """The first `limit` sealed entries of this record with a `seq` over `after`, fewer only where it has no more.
+
+        Strongly consistent. Reads the segments they lie in and at most a few more, however many there are. Raises
+        `NotFound` as `segments` does.
+        """
+
+    async def get(self, key: RunKey, *, now: datetime) -> Run | None:
+        """The record, strongly consistent; None when absent or expired."""
+
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | NewerSchema]:
+        """Up to 100 records, strongly consistent; those absent or expired are missing.
+
+        One that this code can't read is its error: it costs no other.
+        """
+
+    async def page(
+        self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
+    ) -> Sequence[IndexKey]:
+        """Up to `limit` index rows of a bucket, newest first (or oldest first), strictly after `before`. May lag."""
+
+    async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
+        """A class's waiting runs whose `due_at` is not after `until`, earliest first. May lag."""

@@ -1,0 +1,46 @@
+"""Tokens and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A bearer token as stored: never its secret, only the SHA-256 (hex) of it.
+
+    `max_lane` and `max_priority` (0–9) bound what it may submit; None: any.
+    """
+
+    id: str
+    sha256: str
+    tenant: str
+    scopes: frozenset[str]
+    owner: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    max_lane: str | None = None
+    max_priority: int | None = None
+
+
+class Tokens(Protocol):
+    """Tokens by id, and the tenants they were made for."""
+
+    async def put(self, token: Token) -> None:
+        """Store a new token and remember its tenant. Raises `Conflict` if the id is taken."""
+
+    async def get(self, token_id: str) -> Token | None:
+        """One token, in one read."""
+
+    async def list(self) -> Sequence[Token]:
+        """All tokens, revoked ones too."""
+
+    async def revoke(self, token_id: str, *, now: datetime) -> Token:
+        """Mark it revoked (again: no change). Raises `NotFound`."""
+
+    async def tenants(self) -> Collection[str]:
+        """Every tenant that ever had a token."""
