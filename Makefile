@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export CDK_DISABLE_CLI_TELEMETRY := true
 
-.PHONY: help setup bench demo test test-fast test-localstack simulate hostile faults check format lock synth clean
+.PHONY: help setup bench load demo test test-fast test-localstack simulate hostile faults check format lock synth clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,7 +20,7 @@ $(READY): pyproject.toml requirements-dev.lock
 	  || { echo "Fanfold needs Python 3.11 or newer; set PYTHON=… to name one." >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing (on Debian: apt-get install python3-venv)." >&2; exit 2; }
-	@echo "Installing into $(VENV) (once; about a minute) …"
+	@echo "Installing into $(VENV), which may take a minute …"
 	@command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
 	@uv=$$(command -v uv || echo $(BIN)/uv); \
 	  "$$uv" pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock && \
@@ -59,6 +59,14 @@ hostile: $(READY)  ## Try TIMES as many hostile requests and documents as `make 
 test-localstack: $(READY)  ## The integration tests in an emulator that runs: make test-localstack ENDPOINT=URL [API=rest]
 	@test -n "$(ENDPOINT)" || { echo "ENDPOINT=… names the emulator, e.g. http://127.0.0.1:4566" >&2; exit 2; }
 	@FANFOLD_TEST_ENDPOINT=$(ENDPOINT) FANFOLD_TEST_API=$(API) $(BIN)/python -m pytest tests/integration
+
+# Counts are claimed and times only shown: `python -m loadtest --help` measures.
+TARGET ?= memory
+SCENARIOS ?= driver diamond open ramp storm team history mixed soak
+load: $(READY)  ## The short version of every load test, against TARGET (memory, emulator or a URL)
+	@rm -rf build/load
+	@for scenario in $(SCENARIOS); do \
+	  $(BIN)/python -m loadtest $$scenario --quick --target $(TARGET) --out build/load/$$scenario || exit; done
 
 bench: $(READY)  ## Measure what metrics cost an invocation
 	@$(BIN)/python -m tests.bench

@@ -21,6 +21,9 @@ from loadtest.results import RESULTS, read
 from loadtest.scenario import Scenario, perform
 from loadtest.scenarios import SCENARIOS
 
+SMALLEST = {int: 0, float: 0.001}
+"""What a number on the command line has to be at least: nothing lasts no time at all."""
+
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, rich_markup_mode=None, pretty_exceptions_enable=False
 )
@@ -62,6 +65,8 @@ def _parameter(option: Option) -> inspect.Parameter:
     facts: dict[str, Any] = {"help": f"{option.meaning} [default: {option.value}{quick}]", "show_default": False}
     if option.kind is Numbers:
         facts |= {"parser": Numbers.parse, "metavar": "N,N,…"}
+    if option.kind in SMALLEST:
+        facts |= {"min": SMALLEST[option.kind]}
     return _option(option.name, option.kind | None, None, **facts)
 
 

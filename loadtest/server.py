@@ -38,6 +38,7 @@ from loadtest.past import past_store
 
 HOST = "127.0.0.1"
 LANES = ("high", "normal", "low")
+KEEP_ALIVE_SECONDS = 86_400
 TENANT = "load"
 """Who calls without a token, and whose the past is."""
 
@@ -133,7 +134,10 @@ async def run(settings: Settings, pools: Mapping[str, int], *, past: int) -> Non
     listener = socket.create_server((HOST, 0), backlog=4096)
     config = Config()
     config.bind = [f"fd://{listener.fileno()}"]
-    config.keep_alive_timeout = 60
+    # A connection that is closed because it was idle, in the moment in which the driver sends on it, is an error that
+    # no service makes.
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.keep_alive_max_requests = sys.maxsize
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     reading = loop.run_in_executor(None, sys.stdin.read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def swarm(
     spawn_rate: float | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> list[Request]:
-    """Run so many users for so long and give all their requests, in the order they ended.
+    """Run so many users for so long (Locust counts whole seconds) and give all their requests, in the order they ended.
 
     `facts` reach the locustfile as JSON in `FANFOLD_LOAD`. Raises RuntimeError with the end of its log when Locust
     itself fails; a request that fails is a row like any other.
@@ -50,7 +51,8 @@ def swarm(
     raw = folder / f"{name}.jsonl"
     command = [sys.executable, "-m", "locust", "-f", str(LOCUSTS / f"{locustfile}.py"), "--headless", "--only-summary"]
     command += ["--host", target.url, "--users", str(users), "--spawn-rate", str(spawn_rate or users)]
-    command += ["--run-time", f"{seconds:g}s", "--stop-timeout", str(STOP_SECONDS), "--exit-code-on-error", "0"]
+    command += ["--run-time", f"{math.ceil(seconds)}s", "--stop-timeout", str(STOP_SECONDS)]
+    command += ["--exit-code-on-error", "0"]
     environ = os.environ | {
         "FANFOLD_TOKEN": target.token or "",
         "FANFOLD_LOAD": json.dumps({**(facts or {}), "seconds": seconds, "raw": str(raw)}),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fanfold import Client, deploy, local, tokens
-from fanfold.deploy import Options
+from fanfold.cdk import Options
 from fanfold.local import LocalStack
 from functions.runtime.settings import Settings
 from loadtest.environment import differing
@@ -140,7 +140,9 @@ def _memory(needs: Needs, folder: Path) -> Iterator[Target]:
             assert process.stdout is not None
             first = process.stdout.readline()
             if not first:
-                raise RuntimeError(f"the server did not start; see {folder / 'server.log'}")
+                process.wait(STOP_SECONDS)
+                said_last = (folder / "server.log").read_text(encoding="utf-8").strip().rpartition("\n")[2]
+                raise RuntimeError(f"the server did not start: {said_last}")
             said = json.loads(first)
             yield Target(
                 kind="memory",

@@ -13,22 +13,23 @@ SECONDS = 120.0
 
 HOLD_SECONDS = 2
 CALLERS = 8
-"""Requests at the same time: a function's processes begin as somebody asks while all others are busy."""
+"""Requests at the same time, where a scenario says nothing else."""
 
 
-def warm(client: Client, workflow: str, runs: int, given: Any = None) -> None:
+def warm(client: Client, workflow: str, runs: int, given: Any = None, *, callers: int = CALLERS) -> None:
     """So many runs to their end, seen by several callers at once.
 
-    Raises TimeoutError, or RuntimeError when one does not succeed.
+    A function's process begins when somebody asks while all others are busy: who will be asked by many at once has to
+    have been before. Raises TimeoutError, or RuntimeError when one does not succeed.
     """
     key, _, value = TAG.partition("=")
     tags = {key: value}
-    with ThreadPoolExecutor(CALLERS) as callers:
+    with ThreadPoolExecutor(callers) as threads:
         # A run that is not due yet: each caller's answer is held, so each gets a process of its own.
         held = client.submit(workflow, given, tags=tags, delay=2 * HOLD_SECONDS)["id"]
-        for _ in callers.map(lambda _: client.get(held, wait=HOLD_SECONDS), range(CALLERS)):
+        for _ in threads.map(lambda _: client.get(held, wait=HOLD_SECONDS), range(callers)):
             pass  # what one raises is raised here
-        submitted = list(callers.map(lambda _: client.submit(workflow, given, tags=tags)["id"], range(runs)))
+        submitted = list(threads.map(lambda _: client.submit(workflow, given, tags=tags)["id"], range(runs)))
         for run_id in [held, *submitted]:
             ended = client.wait(run_id, timeout=SECONDS)
             if ended["status"] != "succeeded":

@@ -94,7 +94,8 @@ def _fix(diagnosis: Diagnosis, *, ask: bool) -> dict[int, str | None]:
         number: finding.remedy for number, (_, finding) in enumerate(diagnosis.findings) if finding.remedy is not None
     }
     if not remedies:
-        output.say("There is nothing that can be fixed from here.")
+        if diagnosis.findings:
+            output.say("There is nothing that can be fixed from here.")
         return {}
     if ask:
         for remedy in remedies.values():

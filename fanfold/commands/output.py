@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 5.0
 """How long a command repeats a refused or unanswered call: somebody sits in front of it."""
 
 WATCHING_SECONDS = 60.0
-"""How long a command that only watches does so: it has lost nothing when the service is back."""
+"""How long a command that only watches does so, once it was answered: it has lost nothing when the service is back."""
 
 PIPE_WIDTH = 240
 
@@ -57,16 +57,15 @@ def emit(value: Any, *, indent: int | None = 2) -> None:
     print(json.dumps(value, indent=indent, ensure_ascii=False), flush=True)
 
 
-def client(*, patience_seconds: float | None = None) -> Client:
+def client() -> Client:
     """A client for the API that the environment or `.fanfold/local.json` names."""
     url, token = local.target(os.environ, Path.cwd())
-    patience = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
     try:
         check_address(url)
     except ValueError as error:
         raise local.LocalError(f"FANFOLD_URL: {error}.", status=USAGE) from error
     try:
-        return Client(url, token, patience_seconds=patience)
+        return Client(url, token, patience_seconds=PATIENCE_SECONDS)
     except ValueError as error:
         raise local.LocalError(f"FANFOLD_TOKEN: {error}.", status=USAGE) from error
 

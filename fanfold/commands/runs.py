@@ -62,6 +62,8 @@ def submit(
         int | None, typer.Option(min=0, max=9, help="Instead of a lane: 9 is the most urgent, 5 the usual.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Label; may be repeated.")] = None,
+    delay: Annotated[str | None, typer.Option(metavar="DURATION", help="Begin later: 30s, at most 15m.")] = None,
+    version: Annotated[str | None, typer.Option(help="Another version of the workflow than its current one.")] = None,
     wait: Annotated[
         bool, typer.Option("--wait", metavar="", help="Wait for the end; exit status 1 unless it succeeded.")
     ] = False,
@@ -75,8 +77,8 @@ def submit(
 ) -> None:
     """Submit a run; prints its id. With --batch, one for each line of a file; WORKFLOW is for lines without one."""
     if batch_ is not None:
-        if input_ is not None or lane is not None or priority is not None or tag or wait:
-            raise typer.BadParameter("with --batch, each line says its own input, lane and tags; there is no --wait")
+        if wait or tag or any(one is not None for one in (input_, lane, priority, delay, version)):
+            raise typer.BadParameter("with --batch, each line says its own input, lane and so on; there is no --wait")
         with output.client() as client:
             batch.submit(client, batch_, workflow=workflow, key=key, json_=json_)
         return
@@ -84,7 +86,16 @@ def submit(
         raise typer.BadParameter("submit what? WORKFLOW or --batch FILE is missing")
     value, tags = json_of(input_ or "{}", "--input"), _tags(tag or [])
     with output.client() as client:
-        accepted = client.submit(workflow, value, key=key, lane=lane, priority=priority, tags=tags or None)
+        accepted = client.submit(
+            workflow,
+            value,
+            key=key,
+            version=version,
+            lane=lane,
+            priority=priority,
+            tags=tags or None,
+            delay=delay,
+        )
         if wait:
             if not sys.stdout.isatty():
                 output.say(
@@ -173,6 +184,15 @@ def events(
 
 def _await_end(client: Client, run_id: str, *, json_: bool) -> None:
     """Wait for a run's end, show what happens meanwhile, and leave with status 1 unless it succeeded."""
+    try:
+        _await(client, run_id, json_=json_)
+    except KeyboardInterrupt:
+        # The live view goes away, and with it the only place where the id was seen.
+        output.say(f"Run {run_id} goes on: fanfold show {run_id} --wait")
+        raise
+
+
+def _await(client: Client, run_id: str, *, json_: bool) -> None:
     client.patience_seconds = output.WATCHING_SECONDS
     if json_:
         run = client.wait(run_id)

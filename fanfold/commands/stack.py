@@ -56,7 +56,7 @@ def up(
     print(f"Its documentation  {stack.api_url}/docs")
     print(f"All about it is in {output.state() / 'local.json'}")
     first = ("worker",) if workers == "none" else ()
-    _next_commands(*first, "submit diamond --wait", "runs", "down")
+    next_commands(*first, "submit diamond --wait", "runs", "down")
 
 
 def down(json_: JsonFlag = False) -> None:
@@ -86,14 +86,15 @@ def demo(
     counts = ", ".join(f"{step} {times}" for step, times in outcome.executions.items())
     print(f"\nProcess {outcome.killed_pid} was killed; {outcome.seconds_from_kill} s later the run had ended.")
     print(f"epoch: {run['epoch']} (claimed twice); executions of each step by the ledger: {counts}")
-    _next_commands(f"events {run['id']}", "submit diamond --wait", "down")
+    next_commands(f"events {run['id']}", "submit diamond --wait", "down")
 
 
 def _tell(text: str) -> None:
     print(text, flush=True)
 
 
-def _next_commands(*commands: str) -> None:
+def next_commands(*commands: str) -> None:
+    """Print what there is to do next, so that it can be called from here as it stands."""
     program = _program()
     for number, command in enumerate(commands):
         print(f"{'' if number else 'Next:':<18} {program} {command}")

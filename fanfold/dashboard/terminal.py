@@ -50,13 +50,15 @@ def _widget(filled: Filled, alarms: Mapping[str, Alarm], label_width: int) -> Se
     title = Text(widget.title or widget.kind, style="bold cyan")
     if there and widget.left.label:
         title.append(f", {widget.left.label}", style="not bold dim")
+    if filled.curves and not there:
+        title.append("  no data", style="not bold dim")
     parts: list[RenderableType] = [Text(), title]
     parts += [_state(alarms.get(arn), arn) for arn in widget.alarms]
     if there:
         parts.append(_Rows(curves=there, label_width=label_width))
-    if absent := [curve.label for curve in filled.curves if not curve.values]:
+    if there and (absent := [curve.label for curve in filled.curves if not curve.values]):
         # One line for all of them: of a quiet deployment they are most of the page.
-        parts.append(Text("no data" if not there else f"no data: {', '.join(absent)}", style="dim"))
+        parts.append(Text(f"no data: {', '.join(absent)}", style="dim"))
     if not filled.curves and not widget.alarms:
         parts.append(Text(f"a {widget.kind} widget: not shown here", style="dim"))
     if there:

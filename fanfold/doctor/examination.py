@@ -26,7 +26,7 @@ from fanfold.doctor import (
     visibility,
 )
 from fanfold.doctor.deployment import Deployment
-from fanfold.doctor.finding import Check, Finding, NotOffered
+from fanfold.doctor.finding import Check, Finding
 from fanfold.local import LocalError
 from functions.engine.errors import InfrastructureError
 
@@ -53,6 +53,8 @@ CHECKS: Sequence[Check] = (
 GONE = ("NotFound", "NonExistentQueue", "QueueDoesNotExist", "NoSuch")
 """Parts of the codes by which services say that there is no such thing."""
 FORBIDDEN = ("AccessDenied", "Unauthorized", "NotAuthorized")
+MISSING = ("UnknownOperationException", "NotImplemented", "UnsupportedOperation", "InvalidAction", "404", "501")
+"""What emulators answer to a call they do not have (or by the status 501); AWS has them all, everywhere."""
 NO_IDENTITY = ("ExpiredToken", "InvalidClientTokenId", "UnrecognizedClient", "SignatureDoesNotMatch", "RequestExpired")
 """What is wrong with credentials is wrong for every check: nothing can be looked at."""
 
@@ -72,15 +74,22 @@ def examine(deployment: Deployment, checks: Sequence[Check] = CHECKS) -> Diagnos
     not_offered: list[tuple[Check, str]] = []
     for check in checks:
         try:
-            findings += [(check, finding) for finding in check.find(deployment)]
-        except NotOffered as error:
-            not_offered.append((check, str(error)))
+            for finding in check.find(deployment):
+                findings.append((check, finding))  # what was found before an error is kept
         except (BotoCoreError, ClientError) as error:
+            if deployment.emulated and isinstance(error, ClientError) and _is_missing(error):
+                not_offered.append((check, f"this endpoint has no {error.operation_name}"))
+                continue
             findings.append((check, _unseen(check, error)))
         except InfrastructureError as error:
             # The ports' own errors carry AWS's as their cause; without one it is ours, and as good a sentence.
             findings.append((check, _unseen(check, error.__cause__ or error)))
     return Diagnosis(findings=findings, not_offered=not_offered)
+
+
+def _is_missing(error: ClientError) -> bool:
+    code = error.response.get("Error", {}).get("Code")
+    return code in MISSING or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 501
 
 
 def _unseen(check: Check, error: BaseException) -> Finding:

@@ -31,10 +31,6 @@ class Finding:
     remedy: Remedy | None = None
 
 
-class NotOffered(Exception):
-    """The endpoint does not offer what a check asks for (an emulator); the message says what."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One thing to look at. `find` yields findings, none when all is well, and lets AWS's errors fly."""

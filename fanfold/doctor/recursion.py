@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from botocore.exceptions import ClientError
-
 from fanfold.doctor.deployment import Deployment
-from fanfold.doctor.finding import Check, Finding, NotOffered, Remedy
+from fanfold.doctor.finding import Check, Finding, Remedy
 
 ALLOW = "Allow"
 LOOPING = ("worker-", "deadletter")
 """The functions that take from queues what they, through others, put there (by their names' beginnings)."""
-MISSING = ("UnknownOperationException", "NotImplemented", "UnsupportedOperation", "InvalidAction", "404", "501")
-"""What emulators answer to a call they do not have; AWS has it everywhere."""
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
@@ -24,12 +20,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
         if not name.startswith(LOOPING):
             continue
         physical = function["FunctionName"]
-        try:
-            told = client.get_function_recursion_config(FunctionName=physical)["RecursiveLoop"]
-        except ClientError as error:
-            if deployment.emulated and error.response.get("Error", {}).get("Code") in MISSING:
-                raise NotOffered("this endpoint knows no recursion setting") from error
-            raise
+        told = client.get_function_recursion_config(FunctionName=physical)["RecursiveLoop"]
         if told != ALLOW:
             lost = " The emulator loses this part of the template." if deployment.emulated else ""
             yield Finding(

@@ -91,16 +91,7 @@ class Stage:
                 created_at=services.clock.now(),
             ),
         )
-        submitter = Submitter(
-            runs=services.runs,
-            queue=services.queue,
-            places=services.places,
-            blobs=services.blobs,
-            workflows=self._crew.workflows(),
-            clock=services.clock,
-            ids=services.ids,
-            settings=play.settings,
-        )
+        submitter = Submitter.on(services, self._crew.workflows())
         asked = Submission(tenant=TENANT, workflow=play.workflow.name, input=play.input, request_hash="0" * 64)
         return (await submitter.submit(asked)).run
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
 from functions.adapters.items import MAX_ITEM_BYTES, PK, SK, Item, size
+from functions.adapters.queries import rows
 from functions.adapters.record import from_ms, to_ms
 from functions.engine.errors import Conflict, LimitExceeded
 from functions.engine.ports import Registered
@@ -107,24 +108,15 @@ class DynamoCatalog:
         return _from_item(response["Item"]) if "Item" in response else None
 
     async def _query(self, expression: str, values: Item, *, limit: int | None = None, **more: Any) -> list[Item]:
-        items: list[Item] = []
-        while limit is None or len(items) < limit:
-            if limit is not None:
-                more["Limit"] = limit - len(items)
-            response = await self._call(
-                Client.DYNAMODB,
-                "query",
-                TableName=self._table,
-                KeyConditionExpression=expression,
-                ExpressionAttributeValues=values,
-                ConsistentRead=True,
-                **more,
-            )
-            items += response["Items"]
-            if "LastEvaluatedKey" not in response:
-                break
-            more["ExclusiveStartKey"] = response["LastEvaluatedKey"]
-        return items
+        return await rows(
+            self._call,
+            limit=limit,
+            TableName=self._table,
+            KeyConditionExpression=expression,
+            ExpressionAttributeValues=values,
+            ConsistentRead=True,
+            **more,
+        )
 
 
 def _partition(tenant: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from functions.adapters import queries
 from functions.adapters.aws import Call, Client
 from functions.adapters.items import (
     DUE_INDEX,
@@ -249,25 +250,15 @@ class DynamoRunStore:
         if beyond is not None:
             expression += f" AND {beyond[0]}"
             values[":s"] = dict(beyond[1])
-        rows: list[Item] = []
-        start: dict[str, Any] = {}
-        while len(rows) < limit:
-            response = await self._call(
-                Client.DYNAMODB,
-                "query",
-                TableName=self._table,
-                IndexName=index,
-                KeyConditionExpression=expression,
-                ExpressionAttributeValues=values,
-                ScanIndexForward=ascending,
-                Limit=limit - len(rows),
-                **start,
-            )
-            rows += response["Items"]
-            if "LastEvaluatedKey" not in response:
-                break
-            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
-        return rows
+        return await queries.rows(
+            self._call,
+            limit=limit,
+            TableName=self._table,
+            IndexName=index,
+            KeyConditionExpression=expression,
+            ExpressionAttributeValues=values,
+            ScanIndexForward=ascending,
+        )
 
 
 def _read(item: Item) -> Run | NewerSchema:

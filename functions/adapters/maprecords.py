@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import zlib
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from functions.adapters.aws import Call, Client
 from functions.adapters.items import MAX_ITEM_BYTES, PK, SK, TTL, Item, size
 from functions.adapters.packed import item_error_from_list, item_error_to_list, value_from_list, value_to_list
+from functions.adapters.queries import rows
 from functions.adapters.record import to_ms
 from functions.engine.errors import Conflict, LimitExceeded, NewerSchema
 from functions.engine.fanout import ItemResult, MapRecord
@@ -61,22 +62,14 @@ class DynamoMapRecords:
 
     async def read(self, key: MapKey) -> list[MapRecord]:
         """See `MapRecords.read`."""
-        found: list[MapRecord] = []
-        start: dict[str, Any] = {}
-        while True:
-            response = await self._call(
-                Client.DYNAMODB,
-                "query",
-                TableName=self._table,
-                KeyConditionExpression=f"{PK} = :p",
-                ExpressionAttributeValues={":p": {"S": _partition(key)}},
-                ConsistentRead=True,
-                **start,
-            )
-            found += [from_item(item) for item in response["Items"]]
-            if "LastEvaluatedKey" not in response:
-                return found
-            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+        found = await rows(
+            self._call,
+            TableName=self._table,
+            KeyConditionExpression=f"{PK} = :p",
+            ExpressionAttributeValues={":p": {"S": _partition(key)}},
+            ConsistentRead=True,
+        )
+        return [from_item(item) for item in found]
 
 
 class MemoryMapRecords:

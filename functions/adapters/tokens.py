@@ -10,10 +10,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from functions.adapters.aws import Call, Client
 from functions.adapters.items import PK, SK, Item, pack, unpack
+from functions.adapters.queries import rows
 from functions.adapters.record import from_ms, to_ms
 from functions.engine.errors import Conflict, NotFound
 from functions.engine.ports import Token
@@ -80,22 +81,13 @@ class DynamoTokens:
         return frozenset(str(item[SK]["S"]) for item in await self._partition(_TENANTS))
 
     async def _partition(self, name: str) -> builtins.list[Item]:
-        items: builtins.list[Item] = []
-        start: dict[str, Any] = {}
-        while True:
-            response = await self._call(
-                Client.DYNAMODB,
-                "query",
-                TableName=self._table,
-                KeyConditionExpression=f"{PK} = :p",
-                ExpressionAttributeValues={":p": {"S": name}},
-                ConsistentRead=True,
-                **start,
-            )
-            items += response["Items"]
-            if "LastEvaluatedKey" not in response:
-                return items
-            start = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
+        return await rows(
+            self._call,
+            TableName=self._table,
+            KeyConditionExpression=f"{PK} = :p",
+            ExpressionAttributeValues={":p": {"S": name}},
+            ConsistentRead=True,
+        )
 
 
 def _key(partition: str, sort: str) -> Item:

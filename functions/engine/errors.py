@@ -106,7 +106,7 @@ class QueueFull(CallerError):
     def __init__(
         self, class_name: str, *, limit: int, retry_after_seconds: int, drain_per_second: float | None = None
     ) -> None:
-        super().__init__(f"the queue of class {class_name!r} holds {limit} runs, its bound")
+        super().__init__(f"the queue of class {class_name!r} holds {limit} run{'' if limit == 1 else 's'}, its bound")
         self.class_name = class_name
         self.limit = limit
         self.retry_after_seconds = retry_after_seconds

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from functions.engine.errors import InvalidCursor
-from functions.engine.ports import Bucket, IndexKey, RunKey, RunStore
+from functions.engine.ports import RUN_ID, Bucket, IndexKey, RunKey, RunStore
 from functions.engine.run import Run, Status
 from functions.runtime import cursors
 from functions.runtime.heads import legible
@@ -144,6 +144,6 @@ def _position(cursor: str, tenant: str, filters: Filters) -> IndexKey:
         created_at = _EPOCH + timedelta(milliseconds=int(milliseconds))
     except (ValueError, OverflowError) as error:
         raise InvalidCursor("the cursor is broken") from error
-    if not separator or not run_id:
+    if not separator or not RUN_ID.fullmatch(run_id):
         raise InvalidCursor("the cursor is broken")
     return IndexKey(tenant=tenant, run_id=run_id, created_at=created_at)

@@ -30,7 +30,6 @@ from functions.engine.run import Run, Status
 from functions.engine.terms import ENVELOPE_LIFE, MAX_DELAY
 from functions.runtime.attempts import Attempts
 from functions.runtime.looks import Looks
-from functions.runtime.reckoning import ended
 from functions.runtime.shell import Ended, Lost, Shell
 from functions.runtime.telemetry import Metric, about, count, logger
 from functions.runtime.terms import terms_of
@@ -248,9 +247,7 @@ class Runner:
             # Somebody else's run needs this message no more; one whose lease ran out does.
             return Done() if outcome.row is not None else Back(seconds=1)
         run = outcome.run
-        if run.terminal and outcome.own:
-            ended(run, by_workflow=self._settings.workflow_metrics)
-        else:
+        if not run.terminal:
             facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
             logger().debug("run let go", extra=facts)
         return Done()

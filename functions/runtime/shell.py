@@ -30,7 +30,7 @@ from functions.runtime.attempts import Attempts
 from functions.runtime.executions import Attempt, Executions
 from functions.runtime.payloads import Payloads
 from functions.runtime.preparation import Preparation
-from functions.runtime.reckoning import committed, new_entries
+from functions.runtime.reckoning import committed, ended, new_entries
 from functions.runtime.telemetry import Metric, count, observe
 from functions.runtime.tenure import Tenure
 from functions.runtime.wiring import Services
@@ -53,10 +53,9 @@ TRIES_TO_CLAIM = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The run is terminal or let go; `own` says whether by this loop's own commit (else by an operator's)."""
+    """The run is terminal or let go, by this loop's own commit or by an operator's."""
 
     run: Run
-    own: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +100,7 @@ class Shell:
     ) -> None:
         self._runs = services.runs
         self._clock = services.clock
+        self._by_workflow = services.settings.workflow_metrics
         self._workflow = workflow
         self._terms = terms
         self._claim = claim
@@ -116,7 +116,6 @@ class Shell:
         self._inputs: dict[Attempt, Json] = {}
         self._refusals = 0
         self._held = False
-        self._own = False
         self._stuck = False
         self._seen = 0.0
         self._waited = 0.0
@@ -136,7 +135,7 @@ class Shell:
                 if self._held and not self._at_it():
                     took = self._clock.monotonic() - began - self._executions.at_work.seconds - self._waited
                     observe(Metric.ENGINE_OVERHEAD, 1_000 * max(0.0, took), of=(base.class_name,))
-                    return Ended(run=self._record, own=self._own)
+                    return Ended(run=self._record)
                 lost = await self._turn() if self._held else await self._write()
             return lost
         except asyncio.CancelledError:
@@ -289,15 +288,19 @@ class Shell:
     def _decide(self, events: Sequence[Event], loaded: Loaded) -> Decision:
         return decide(self._record, self._workflow, events, self._clock.now(), terms=self._terms, loaded=loaded)
 
-    def _answered(self, put: _Put) -> None:
-        """The put is done: its events leave the inbox, its effects follow."""
+    def _answered(self, put: _Put, row: Run | None = None) -> None:
+        """The put is done: it is counted, its events leave the inbox, its effects follow.
+
+        `row` is the record that stands, where an operator has written over it since.
+        """
         del self._inbox[: put.events]
         self._unanswered.clear()
         self._refusals = 0
-        before = self._record
-        self._hold(put.run, sent=put.sent)
-        self._own = True
+        before, record = self._record, put.run if row is None else row
+        self._hold(record, sent=put.sent)
         committed(before, put.run, put.entries, self._workflow)
+        if put.run.terminal:
+            ended(put.run, by_workflow=self._by_workflow)
         if put.renewal:
             count(Metric.LEASE_RENEWALS, of=(put.run.class_name,))
         for effect in put.effects:
@@ -305,7 +308,7 @@ class Shell:
                 case StartAttempt():
                     self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
                 case Ring() | ReturnPlace() | StartMap() | StopMap():
-                    self._aftermath.follow(put.run, effect, committed=put.sent)
+                    self._aftermath.follow(record, effect, committed=put.sent)
 
     def _hold(self, record: Run, *, sent: float | None) -> None:
         self._held = True
@@ -329,16 +332,14 @@ class Shell:
         if row is not None and ours:
             done = self._unanswered.get(row.write_id) or self._written_over(row)
             if done is not None:
-                self._answered(replace(done, run=row))
+                self._answered(done, row)
                 if row.write_id != done.run.write_id:
-                    self._own = False
                     self._inbox.append(Noticed())
             elif row.version != self._record.version:
                 # An operator's move, over a renewal or our last record.
                 first = min((put.sent for put in self._unanswered.values()), default=None)
                 self._unanswered.clear()
                 self._hold(row, sent=None if self._held else first)
-                self._own = False
                 self._inbox.append(Noticed())
             else:
                 return await self._refused()

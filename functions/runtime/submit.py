@@ -33,6 +33,7 @@ from functions.engine.workflow import Workflow
 from functions.runtime.payloads import payload_key
 from functions.runtime.settings import Settings
 from functions.runtime.telemetry import Metric, count, logger
+from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
 PUT_BUDGET_SECONDS = 10.0
@@ -90,6 +91,20 @@ class Submitter:
     clock: Clock
     ids: Ids
     settings: Settings
+
+    @classmethod
+    def on(cls, services: Services, workflows: WorkflowCache) -> Submitter:
+        """One that accepts runs into these services."""
+        return cls(
+            runs=services.runs,
+            queue=services.queue,
+            places=services.places,
+            blobs=services.blobs,
+            workflows=workflows,
+            clock=services.clock,
+            ids=services.ids,
+            settings=services.settings,
+        )
 
     async def submit(self, asked: Submission) -> Submitted:
         """The accepted run.

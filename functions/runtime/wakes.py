@@ -28,6 +28,13 @@ SENDERS = 16
 """Messages on their way at once."""
 
 
+_REPAIRS = {
+    "rescued": "a run whose worker died was rung for",
+    "resent": "a queued run's envelope was sent again",
+}
+"""What is said of a run for which a message was sent, by the counter: each repair has a line (design.md, section 8)."""
+
+
 class Outbox:
     """Sends a pass's messages, a few at once; what is sent and what fails is added to `done`."""
 
@@ -45,6 +52,8 @@ class Outbox:
             self.failed(run, error)
             return False
         self._done[counter] += 1
+        if said := _REPAIRS.get(counter):
+            logger().info(said, extra={"run_id": run.id})
         return True
 
     def failed(self, run: Run, error: InfrastructureError) -> None:
@@ -92,7 +101,8 @@ class Wakes:
             fresh = [key for key in keys if not memory.knows(_key(key), key.due_at)]
             chosen = choose([key for key in known if key.due_at <= self._now], fresh, self._room(class_name))
             before = self._done["rung"]
-            await self._ring(chosen.lost)
+            for key in await self._ring(chosen.lost):
+                logger().info("a due run whose wake came to nothing was rung for", extra={"run_id": key.run_id})
             self._done["lost"] += self._done["rung"] - before
             rung = await self._ring(chosen.fresh)
             after = Memory.of((_key(key), key.due_at) for key in [*known, *rung])

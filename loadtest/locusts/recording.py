@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ FACTS: dict[str, Any] = json.loads(os.environ.get("FANFOLD_LOAD", "{}"))
 """What the scenario told this locustfile."""
 
 TERMINAL = ("succeeded", "failed", "cancelled")
+IDLE_SECONDS = 20.0
 CONNECTIONS = 2_000
 """More than are ever used at once: a request must not wait for a connection before it counts."""
 
@@ -54,18 +56,35 @@ def _record(
     _raw.write(json.dumps(row) + "\n")
 
 
-def _now(**_: Any) -> None:
-    """Set gevent's clock, which has stood still while everything was imported.
+def _begin(**_: Any) -> None:
+    """Locust begins: set gevent's clock, which has stood still while everything was imported.
 
     Locust's run time counts by it: a short one would be over before it began.
     """
     gevent.get_hub().loop.update_now()
+    gevent.spawn(_drop_idle)
 
 
-_listen: Callable[..., None] = events.request.add_listener  # Locust's events have no types
-_listen(_record)
-_begin: Callable[..., None] = events.init.add_listener
-_begin(_now)
+def _drop_idle() -> None:
+    """Close connections before the service does, which has nothing to say about one that nobody used.
+
+    To send on it in that very moment would be an error that no service makes (MiniStack closes after 75 s). The pool
+    has no such option, and takes the one used last first: a burst's connections lie idle until the next burst.
+    """
+    while True:
+        gevent.sleep(IDLE_SECONDS)
+        for client in Caller.client_pool.clients.values():
+            idle = client._connection_pool._socket_queue
+            while not idle.empty():
+                idle.get().close()
+
+
+def _hear(event: Any, listener: Callable[..., None]) -> None:
+    event.add_listener(listener)  # Locust's events have no types
+
+
+_hear(events.request, _record)
+_hear(events.init, _begin)
 
 
 class Caller(FastHttpUser):
@@ -116,12 +135,8 @@ class Caller(FastHttpUser):
         return self.client.request(method, path, name=name, headers=self.headers, context=context, **given)
 
 
-def at_fixed_rate(
-    rate: float, seconds: float, send: Callable[[float], None], *, going: Callable[[], bool] = lambda: True
-) -> None:
+def at_fixed_rate(rate: float, seconds: float, send: Callable[[float], None]) -> None:
     """Call `send` with the time a request is meant to be sent, `rate` times a second, however long each takes.
-
-    It ends early once it is no longer `going`.
     A slow answer delays no other request, and one that is sent late counts from when it should have been: nothing
     is left out of the figures because the service was slow (coordinated omission).
     """
@@ -130,10 +145,20 @@ def at_fixed_rate(
     for number in range(round(rate * seconds)):
         intended = begin + number / rate
         gevent.sleep(max(0.0, intended - time.time()))
-        if not going():
-            break
         sent.append(gevent.spawn(send, intended))
     gevent.joinall(sent)
+
+
+def ticks(every_seconds: float) -> Iterator[float]:
+    """The times at which somebody who does one thing after the other means to look again, each as it comes.
+
+    Who is late looks at once, and counts from when it was meant.
+    """
+    begin = time.time()
+    for number in itertools.count(1):
+        intended = begin + number * every_seconds
+        gevent.sleep(max(0.0, intended - time.time()))
+        yield intended
 
 
 def done(user: Caller) -> NoReturn:

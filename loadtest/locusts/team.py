@@ -9,7 +9,7 @@ import gevent
 from locust import constant, task
 from locust.exception import StopUser
 
-from loadtest.locusts.recording import FACTS, TERMINAL, Caller, at_fixed_rate, bearer, done
+from loadtest.locusts.recording import FACTS, TERMINAL, Caller, bearer, done, ticks
 
 _sessions = itertools.count()
 _dashboards = itertools.count()
@@ -36,21 +36,19 @@ class Session(Caller):
             begun = time.time()
             accepted = self.submit(FACTS["workflow"], {"ms": FACTS["ms"]}, tag=FACTS["tag"])
             if accepted.status_code == 202:
-                self.tell("turn", begun, self._watched(accepted.json()["id"], begun))
+                self.tell("turn", begun, self._watched(accepted.json()["id"]))
         _open.discard(self.number)
         if not _open:
             done(self)
         raise StopUser
 
-    def _watched(self, run_id: str, begun: float) -> object:
+    def _watched(self, run_id: str) -> object:
         """Polls by the clock as a client without long polls does; gives the last answer."""
-        for number in itertools.count(1):
-            intended = begun + number * FACTS["poll_seconds"]
-            gevent.sleep(max(0.0, intended - time.time()))
+        for intended in ticks(FACTS["poll_seconds"]):
             answer = self.look(f"/v1/runs/{run_id}", name="status", intended=intended)
             if answer.status_code != 200 or answer.json()["status"] in TERMINAL:
                 return answer
-        raise AssertionError("a count without end has ended")
+        raise AssertionError("ticks without end have ended")
 
 
 class Dashboard(Caller):
@@ -69,11 +67,9 @@ class Dashboard(Caller):
         """By the clock, until the sessions are over."""
         every = FACTS["list_seconds"]
         gevent.sleep(every * self.number / len(FACTS["tokens"]))  # nobody opens a page in the same instant
-
-        def send(intended: float) -> None:
+        for intended in ticks(every):
+            if not _open:
+                raise StopUser
             self.look("/v1/runs", name="list", intended=intended)
             self.look("/v1/runs?status=queued,running,waiting,paused", name="list active")
             self.look("/v1/queues", name="queues")
-
-        at_fixed_rate(1 / every, FACTS["seconds"], send, going=lambda: bool(_open))
-        raise StopUser

@@ -65,6 +65,8 @@ def mixed(
     )
     with session.target(needs) as target:
         quiet, noisy = target.token_of("quiet"), target.token_of("noisy", tenant="noisy")
+        if quiet == noisy:
+            raise ValueError("mixed needs two tenants, and a URL comes with one token: --target memory or emulator")
         with target.client(token=quiet) as client, target.client(token=noisy) as other:
             document = counted_call(counted=target.ledger is not None)
             for each in (client, other):

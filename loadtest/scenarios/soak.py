@@ -98,7 +98,6 @@ def _flat(
         session.timed(
             at_most(f"{name}: descriptors in the last quarter", descriptors[1], descriptors[0] + SLACK_DESCRIPTORS)
         ),
-        shown(f"{name}: memory and descriptors, second quarter → last", f"{grown}, {descriptors}"),
     ]
     measured = {
         "early_mb": mb[0],

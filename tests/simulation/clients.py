@@ -108,16 +108,7 @@ class Desk:
         node = simulation.node("api")
         services = node.services
         workflows = WorkflowCache(services.catalog, simulation.settings.classes)
-        submitter = Submitter(
-            runs=services.runs,
-            queue=services.queue,
-            places=services.places,
-            blobs=services.blobs,
-            workflows=workflows,
-            clock=services.clock,
-            ids=services.ids,
-            settings=services.settings,
-        )
+        submitter = Submitter.on(services, workflows)
         return cls(node, submitter, Control(services, workflows), Forker(services, workflows, submitter))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,7 @@ import pytest
 
 from fanfold import local
 from fanfold.cli import main
+from fanfold.commands import stack
 from fanfold.local import LocalStack
 
 STEP = {"status": "succeeded", "attempts": 2, "started_at": None, "finished_at": None, "output": 1, "error": None}
@@ -91,6 +93,28 @@ def test_submit_prints_the_id_and_nothing_else(service: type[Service], capsys: P
     }
 
 
+def test_the_next_commands_that_up_names_can_be_called_as_they_are_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    itself = Path(sys.executable).with_name("fanfold")
+    monkeypatch.setenv("PATH", str(itself.parent))
+    stack.next_commands("runs")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(itself.parent.parent)
+    stack.next_commands("runs")
+    monkeypatch.chdir(tmp_path)
+    stack.next_commands("runs")
+    told = [line.split()[1:] for line in capsys.readouterr().out.splitlines()]
+    assert told[0] == ["fanfold", "runs"]
+    assert [Path(itself.parent.parent, words[0]) for words in told[1:]] == [itself, itself]
+
+
+def test_a_delay_and_a_version_are_sent_as_they_are_said(service: type[Service]) -> None:
+    assert main(["submit", "tiny", "--delay", "30s", "--version", "sha256:0"]) == 0
+    sent = json.loads(service.asked[0][1])
+    assert (sent["delay"], sent["version"]) == ("30s", "sha256:0")
+
+
 def test_submit_reads_its_input_from_a_file(service: type[Service], tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text("[1, 2]")
     assert main(["submit", "tiny", "--input", "@in.json"]) == 0
@@ -159,7 +183,8 @@ def test_a_batch_file_with_a_line_that_is_no_run_sends_nothing(
 
 
 @pytest.mark.parametrize(
-    "more", [["--input", "1"], ["--lane", "high"], ["--tag", "a=b"], ["--wait"], ["--batch", "missing.jsonl"]]
+    "more",
+    [["--input", "1"], ["--lane", "high"], ["--tag", "a=b"], ["--delay", "1s"], ["--wait"], ["--batch", "no.jsonl"]],
 )
 def test_a_batch_takes_no_option_that_is_one_runs(service: type[Service], tmp_path: Path, more: list[str]) -> None:
     (tmp_path / "runs.jsonl").write_text("{}\n")
@@ -179,6 +204,20 @@ def test_submit_wait_of_a_run_that_fails_exits_with_1(service: type[Service], ca
     service.answers["GET /v1/runs/r1"] = (200, {**RUN, "status": "failed", "reason": "step_failed", "error": fault})
     assert main(["submit", "tiny", "--wait"]) == 1
     assert "no such luck" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["submit", "tiny"], ["show", "r1"]])
+def test_a_wait_that_is_interrupted_says_that_the_run_goes_on(
+    service: type[Service], capsys: Printed, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fanfold.client.Client.wait", interrupted)
+    assert main([*command, "--wait", "--json"]) == 130
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Run r1 goes on: fanfold show r1 --wait" in told.err
 
 
 def test_submit_wait_json_prints_the_run_alone(service: type[Service], capsys: Printed) -> None:

@@ -81,6 +81,17 @@ def test_what_is_no_address_is_told_at_once_in_a_sentence(
     assert len(told.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "command", [["submit", "tiny"], ["redrive", "r1"], ["signal", "r1", "go"], ["fork", "r1", "--from", "a"]]
+)
+def test_a_key_that_no_request_can_carry_is_told_before_anything_is_asked(
+    server: type[Server], capsys: Printed, command: list[str]
+) -> None:
+    assert main([*command, "--key", "schlüssel", "--json"]) == 2
+    assert "1–255 visible ASCII" in capsys.readouterr().err
+    assert server.asked == 0
+
+
 def test_what_is_no_token_is_told_at_once(
     server: type[Server], monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:

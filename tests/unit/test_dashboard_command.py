@@ -83,9 +83,9 @@ def test_half_a_stack_is_said_to_be_that(
 ) -> None:
     template = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
     cloudformation = session.client("cloudformation", endpoint_url=an_account)
-    cloudformation.create_stack(StackName="half", TemplateBody=json.dumps(template))
+    cloudformation.create_stack(StackName="undrawn", TemplateBody=json.dumps(template))
     cloudformation.close()
-    assert "'half' has no dashboard" in complaint(capsys, "--stack", "half")
+    assert "'undrawn' has no dashboard" in complaint(capsys, "--stack", "undrawn")
 
 
 @pytest.mark.parametrize(

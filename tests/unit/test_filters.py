@@ -8,6 +8,8 @@ import pytest
 
 from functions.engine.ports import Absent
 from functions.engine.run import Status
+from functions.runtime import cursors
+from functions.runtime.listing import Filters
 from tests.support.builders import a_run, an_id
 from tests.support.clock import START
 from tests.support.http import Http, memory_services
@@ -87,3 +89,16 @@ async def test_the_cursor_of_another_listing_or_filter_is_400(http: Http) -> Non
     assert (await http("GET", f"/v1/runs?limit=2&tag=team&cursor={mine}")).status == 200
     for other in (f"/v1/runs?cursor={mine}", f"/v1/runs?tag=x&cursor={mine}", f"/v1/workflows?cursor={mine}"):
         assert (await http("GET", other)).json["type"] == "invalid-cursor"
+
+
+@pytest.mark.parametrize("place", ["1.x#0", "1." + "x" * 2_000, "1.", "1", "x.r1", "9" * 30 + ".r1"])
+async def test_a_forged_cursor_that_names_what_can_be_no_run_is_400_and_no_read(http: Http, place: str) -> None:
+    # Its check is no secret: what it names may be no key that the table knows.
+    forged = cursors.encode(place, f"runs\0acme\0{Filters().key()}")
+    assert (await http("GET", f"/v1/runs?cursor={forged}")).json["type"] == "invalid-cursor"
+
+
+@pytest.mark.parametrize("name", ["A b", "x" * 2_000, ""])
+async def test_a_forged_cursor_that_names_what_can_be_no_workflow_is_400(http: Http, name: str) -> None:
+    forged = cursors.encode(name, "workflows\0acme")
+    assert (await http("GET", f"/v1/workflows?cursor={forged}")).json["type"] == "invalid-cursor"

@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from functions.runtime.routes import CALLS, Call
 from tests.support.builders import a_token
 from tests.support.clock import START
 from tests.support.gateway import Gateway
-from tests.support.http import TINY, Http, memory_services
+from tests.support.http import TINY, Http, Reply, memory_services
 from tests.support.memory import memory_services as recording_services
 
 SECRETS = {"acme": "a" * 43, "other": "o" * 43}
@@ -32,19 +32,6 @@ def bearer(tenant: str, number: int, **changed: str) -> str:
     return f"Bearer ff_{changed.get('id', f'{number:016x}')}_{changed.get('secret', SECRETS[tenant])}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came back over the wire."""
-
-    status: int
-    headers: dict[str, str]
-    text: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.text)
-
-
 class Door:
     """The API behind its authorizer, spoken to in bytes."""
 
@@ -54,7 +41,7 @@ class Door:
 
     def __call__(
         self, method: str, path: str, body: bytes = b"", *, query: str = "", token: str | None = None, **headers: str
-    ) -> Answer:
+    ) -> Reply:
         given: dict[str, Any] = {
             "REQUEST_METHOD": method,
             "PATH_INFO": path.encode("utf-8", "surrogatepass").decode("latin-1"),
@@ -73,7 +60,7 @@ class Door:
             status, told = line, pairs
 
         text = b"".join(self.gateway(given, start)).decode()
-        answer = Answer(status=int(status[:3]), headers={n.lower(): v for n, v in told}, text=text)
+        answer = Reply(status=int(status[:3]), headers={n.lower(): v for n, v in told}, text=text)
         if answer.status >= 400:
             assert answer.headers["content-type"] == "application/problem+json", answer
             assert answer.json["status"] == answer.status

@@ -20,9 +20,11 @@ from loadtest.counting import Rows, drained, executions, rows
 from loadtest.options import Numbers, chosen, options_of
 from loadtest.past import past_id, past_run, past_store
 from loadtest.results import read
+from loadtest.results import rows as result_rows
 from loadtest.sampling import sampled
 from loadtest.scenario import Found, Session, perform
 from loadtest.scenarios import SCENARIOS
+from loadtest.scenarios.driver import driver
 from loadtest.server import identity, settings_of
 from loadtest.swarm import requests_in
 from loadtest.verdict import at_most, equal
@@ -217,6 +219,19 @@ def test_a_process_is_looked_at_until_the_block_ends() -> None:
     assert samples["this"][-1].resident_mb > 1
     assert samples["this"][-1].descriptors > 2
     assert samples["none"] == []
+
+
+def test_the_driver_sends_by_the_clock_and_as_long_as_it_was_told_to(tmp_path: Path) -> None:
+    options = {"users": Numbers((1,)), "rates": Numbers((20,)), "seconds": 0.5}
+    assert perform(driver, name="driver", kind="memory", folder=tmp_path / "it", quick=True, options=options)
+    by_phase: dict[str, list[float]] = {"1 users": [], "20/s": []}
+    for row in result_rows(tmp_path / "it"):
+        by_phase[row["phase"]].append(row["begun"])
+    # However long Locust took to start: its time begins with its first user.
+    assert len(by_phase["1 users"]) > 1
+    # Counted from when each was meant to be sent, whenever it was.
+    begun = sorted(by_phase["20/s"])
+    assert [later - begun[0] for later in begun] == pytest.approx([number / 20 for number in range(10)], abs=1e-5)
 
 
 def test_what_the_server_logs_after_its_address_fills_no_pipe(tmp_path: Path) -> None:

@@ -8,18 +8,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from functions.engine.errors import Unavailable
+from functions.engine.errors import Throttled, Unavailable
 from functions.engine.events import CancelAsked, PauseAsked, ResumeAsked
 from functions.engine.message import RESUME, QueueName, Wake
+from functions.engine.ports import Absent
 from functions.engine.run import Status
 from functions.runtime.metrics import Metric
 from functions.runtime.settings import Settings
 from functions.runtime.tally import Series, taken
 from functions.runtime.telemetry import configure, count, flush, observe
+from tests.support.builders import a_run
 from tests.support.clock import FakeClock
 from tests.support.http import Http, memory_services
 from tests.support.operators import a_signal, operate
@@ -187,3 +190,45 @@ def test_without_lanes_a_classs_waits_are_told_together(capsys: pytest.CaptureFi
     (line,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (line["class"], line["QueueWait"], "lane" in line) == ("model", [1.0, 2.0], False)
     assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service", "class"]]
+
+
+@virtually
+async def test_a_run_whose_worker_is_broken_off_after_its_last_write_has_ended_all_the_same() -> None:
+    """Its place can't be returned and is tried for long: the invocation's time is over before that."""
+    world = World()
+
+    async def refuses(*_: object, **__: object) -> None:
+        raise Throttled("not now")
+
+    places: Any = world.services.places
+    places.give_back = refuses
+    envelope = await world.submit(await world.register({"steps": {"a": plays()}}))
+    process = world.process()
+    (message,) = await process.receive()
+    task = process.take(message)
+    await asyncio.sleep(5)
+    assert (await world.row(envelope)).status is Status.SUCCEEDED
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert totals()[Metric.RUNS_SUCCEEDED, MODEL] == 1
+
+
+async def test_each_repair_of_the_sweeper_has_a_line_with_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+    swept = await Swept().with_tenants()
+    now = swept.clock.now()
+    dead = a_run(11, status=Status.RUNNING, owner="c", epoch=1, lease_until=now - timedelta(minutes=5), place=None)
+    due = a_run(12, status=Status.WAITING, due_at=now - timedelta(seconds=30), place=None)
+    for run in (dead, due):
+        await swept.runs.put(run, Absent(), now=now)
+    queued = await swept.submit()
+    for _ in range(4):
+        await swept.sweep()
+        await swept.clock.advance(60)
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "rung for" in line or "again" in line]
+    assert {(line["message"], line["correlation_id"]) for line in lines} == {
+        ("a run whose worker died was rung for", dead.id),
+        ("a due run whose wake came to nothing was rung for", due.id),
+        ("a queued run's envelope was sent again", queued.id),
+    }

@@ -11,6 +11,7 @@ from functions.engine.ports.clock import Clock, Ids
 from functions.engine.ports.maps import Execution, FanOut, MapKey, MapRecords
 from functions.engine.ports.queues import ClassLoad, NotSent, Outgoing, Places, QueueDepth, Reservation, WorkQueue
 from functions.engine.ports.runs import (
+    RUN_ID,
     Absent,
     Bucket,
     Condition,
@@ -25,6 +26,7 @@ from functions.engine.ports.stores import Blobs, Catalog, Marks, Registered, Sec
 from functions.engine.ports.tokens import Token, Tokens
 
 __all__ = [
+    "RUN_ID",
     "Absent",
     "Blobs",
     "Bucket",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from functions.engine.errors import NewerSchema
 from functions.engine.journal import Entry
@@ -34,6 +35,10 @@ class Replaces:
 
 
 Condition = Absent | FirstClaim | Replaces
+
+
+RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What can be a run's id. Nothing else is asked for: it might not even be a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

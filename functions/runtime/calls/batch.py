@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from functions.engine.errors import InfrastructureError
-from functions.engine.lanes import Urgency
 from functions.engine.values import Json, dump
 from functions.runtime import views
 from functions.runtime.access import Caller
 from functions.runtime.answers import Answer
 from functions.runtime.bulk import Outcome, submit_many
 from functions.runtime.calls.desk import Desk
+from functions.runtime.calls.runs import submission_of
 from functions.runtime.http import BatchAccepted, BatchRefused, BatchResults, ProblemView
 from functions.runtime.incoming import BatchBody, SubmitBody
 from functions.runtime.problems import INTERNAL, Refused, problem_of
@@ -47,19 +45,8 @@ def _submission(desk: Desk, caller: Caller, item: Json, key: str | None) -> Subm
     """One run of the batch. Raises `Refused`."""
     desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
     body = value_as(SubmitBody, item)
-    return Submission(
-        tenant=caller.tenant,
-        workflow=body.workflow,
-        workflow_version=body.version,
-        input=body.input,
-        urgency=Urgency(lane=body.lane, priority=body.priority),
-        bound=caller.bound,
-        tags=body.tags,
-        delay_seconds=float(body.delay),
-        # Over the item as it was sent, but for its white space.
-        request_hash=hashlib.sha256(dump(item)).hexdigest(),
-        key=key,
-    )
+    # The item as it was sent, but for its white space.
+    return submission_of(body, caller, sent=dump(item), key=key)
 
 
 def _result(outcome: Outcome, tickets: Tickets) -> BatchAccepted | BatchRefused:

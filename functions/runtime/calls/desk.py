@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from functions.engine.errors import NotFound
-from functions.engine.ports import RunKey
+from functions.engine.ports import RUN_ID, RunKey
 from functions.engine.run import Run
 from functions.runtime.access import SubmitRate
 from functions.runtime.control import Control
@@ -20,7 +19,6 @@ from functions.runtime.workflows import WorkflowCache
 
 FIRST_POLL_SECONDS = 0.05
 LAST_POLL_SECONDS = 1.0
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiters:
@@ -59,7 +57,7 @@ class Desk:
         """A run's record, strongly consistent. Raises `NotFound`, for another tenant's run too."""
         found = None
         # What can't be an id is not asked for: it might not even be a key.
-        if _ID.fullmatch(run_id):
+        if RUN_ID.fullmatch(run_id):
             found = await self.services.runs.get(RunKey(tenant=tenant, run_id=run_id), now=self.services.clock.now())
         if found is None:
             raise NotFound(f"there is no run {run_id[:100]!r}")
@@ -93,16 +91,7 @@ def desk(services: Services) -> Desk:
     """A desk on these services, with nothing remembered yet."""
     settings = services.settings
     workflows = WorkflowCache(services.catalog, settings.classes)
-    submitter = Submitter(
-        runs=services.runs,
-        queue=services.queue,
-        places=services.places,
-        blobs=services.blobs,
-        workflows=workflows,
-        clock=services.clock,
-        ids=services.ids,
-        settings=settings,
-    )
+    submitter = Submitter.on(services, workflows)
     return Desk(
         services=services,
         workflows=workflows,

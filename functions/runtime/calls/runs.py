@@ -27,25 +27,28 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
     body = body_as(SubmitBody, request)
     # Before anything is accepted: a run must not be refused after it was for want of a link.
     tickets = await desk.tickets.open()
-    done = await desk.submitter.submit(
-        Submission(
-            tenant=caller.tenant,
-            workflow=body.workflow,
-            workflow_version=body.version,
-            input=body.input,
-            urgency=Urgency(lane=body.lane, priority=body.priority),
-            bound=caller.bound,
-            tags=body.tags,
-            delay_seconds=float(body.delay),
-            request_hash=hashlib.sha256(request.body).hexdigest(),
-            key=key,
-        )
-    )
+    done = await desk.submitter.submit(submission_of(body, caller, sent=request.body, key=key))
     answer = views.accepted(done.run, tickets, done.estimate)
     headers = {"Location": answer.links.here}
     if done.replayed:
         headers["Idempotent-Replayed"] = "true"
     return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
+
+
+def submission_of(body: SubmitBody, caller: Caller, *, sent: bytes, key: str | None) -> Submission:
+    """What a caller asks for; `sent` is what tells a repeat of it from another request with the same key."""
+    return Submission(
+        tenant=caller.tenant,
+        workflow=body.workflow,
+        workflow_version=body.version,
+        input=body.input,
+        urgency=Urgency(lane=body.lane, priority=body.priority),
+        bound=caller.bound,
+        tags=body.tags,
+        delay_seconds=float(body.delay),
+        request_hash=hashlib.sha256(sent).hexdigest(),
+        key=key,
+    )
 
 
 async def show(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:

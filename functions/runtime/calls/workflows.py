@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.engine.document import WORKFLOW_NAME
-from functions.engine.errors import InvalidDocument, NotFound
+from functions.engine.errors import InvalidCursor, InvalidDocument, NotFound
 from functions.engine.ports import Registered
 from functions.engine.workflow import check
 from functions.runtime import cursors
@@ -64,6 +64,8 @@ async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
     query = query_as(ListQuery, request)
     of = f"workflows\0{caller.tenant}"
     after = None if query.cursor is None else cursors.decode(query.cursor, of)
+    if after is not None and not WORKFLOW_NAME.fullmatch(after):
+        raise InvalidCursor("the cursor is broken")
     found = await desk.services.catalog.names(caller.tenant, limit=query.limit + 1, after=after)
     shown = found[: query.limit]
     content = WorkflowList(
