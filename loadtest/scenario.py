@@ -52,13 +52,14 @@ class Session:
             yield target
 
     def swarm(self, locustfile: str, target: Target, *, users: int, seconds: float, **facts: Any) -> list[Request]:
-        """What `loadtest.swarm.swarm` does; every request becomes a raw row, marked by the fact `phase`."""
+        """What `loadtest.swarm.swarm` does; every request becomes a raw row, with its own facts and the `phase`."""
         self.say(f"{locustfile}: {users} users for {seconds:g} s")
         requests = swarm(locustfile, target, users=users, seconds=seconds, folder=self.scratch, facts=facts)
         phase = {"phase": facts["phase"]} if "phase" in facts else {}
         for request in requests:
             row = {"name": request.name, "begun": request.begun, "seconds": request.seconds, "status": request.status}
-            self.recorder.row(**row, **phase, **({"error": request.error} if request.error else {}))
+            error = {"error": request.error} if request.error else {}
+            self.recorder.row(**row, **phase, **error, **request.facts)
         return requests
 
     def timed(self, check: Check) -> Check:

@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fanfold import Client
+from loadtest.targets import Target
 
 TAG = "load=warm"
 SECONDS = 120.0
 """A first call of a function takes seconds on a busy emulator."""
 
-HOLD_SECONDS = 2
 CALLERS = 8
 """Requests at the same time, where a scenario says nothing else."""
 
+APART_SECONDS = 1.0
+"""Between one caller and the next: processes that begin all at once are all too late."""
 
-def warm(client: Client, workflow: str, runs: int, given: Any = None, *, callers: int = CALLERS) -> None:
-    """So many runs to their end, seen by several callers at once.
+LONGEST_WAIT_SECONDS = 25
+"""For a run's end in one request (the API's limit)."""
 
-    A function's process begins when somebody asks while all others are busy: who will be asked by many at once has to
-    have been before. Raises TimeoutError, or RuntimeError when one does not succeed.
+
+def warm(
+    target: Target, client: Client, workflow: str, runs: int, given: Any = None, *, callers: int = CALLERS
+) -> None:
+    """So many runs to their end; on an emulator also so many requests at once.
+
+    There a process of the API begins when somebody asks while all others are busy: who will be asked by many at once
+    has to have been before. Raises TimeoutError, or RuntimeError when a run does not succeed.
     """
     key, _, value = TAG.partition("=")
     tags = {key: value}
+    submitted = [client.submit(workflow, given, tags=tags)["id"] for _ in range(runs)]
+    if target.stack is not None:
+        submitted.append(_held(client, workflow, given, tags=tags, callers=callers))
+    for run_id in submitted:
+        ended = client.wait(run_id, timeout=SECONDS)
+        if ended["status"] != "succeeded":
+            raise RuntimeError(f"a run to warm up ended as {ended['status']}: {ended['error']}")
+
+
+def _held(client: Client, workflow: str, given: Any, *, tags: dict[str, str], callers: int) -> str:
+    """Have callers wait for one run, which is not due before all of them do; gives its id."""
+    longest = min(LONGEST_WAIT_SECONDS, round(callers * APART_SECONDS) + 2)
+    run_id = client.submit(workflow, given, tags=tags, delay=longest)["id"]
+
+    def wait(number: int) -> None:
+        time.sleep(number * APART_SECONDS)
+        client.get(run_id, wait=longest)
+
     with ThreadPoolExecutor(callers) as threads:
-        # A run that is not due yet: each caller's answer is held, so each gets a process of its own.
-        held = client.submit(workflow, given, tags=tags, delay=2 * HOLD_SECONDS)["id"]
-        for _ in threads.map(lambda _: client.get(held, wait=HOLD_SECONDS), range(callers)):
+        for _ in threads.map(wait, range(callers)):
             pass  # what one raises is raised here
-        submitted = list(threads.map(lambda _: client.submit(workflow, given, tags=tags)["id"], range(runs)))
-        for run_id in [held, *submitted]:
-            ended = client.wait(run_id, timeout=SECONDS)
-            if ended["status"] != "succeeded":
-                raise RuntimeError(f"a run to warm up ended as {ended['status']}: {ended['error']}")
+    return run_id

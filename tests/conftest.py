@@ -9,7 +9,7 @@ import boto3
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-from tests.support.elsewhere import ENDPOINT
+from tests.support.elsewhere import ENDPOINT, be_sure_of
 from tests.support.emulator import emulator
 
 
@@ -23,6 +23,7 @@ def session() -> boto3.Session:
 def emulator_url() -> Iterator[str]:
     """The embedded emulator, bare: no stack is deployed in it. Or the one that was named, whatever is in it."""
     if ENDPOINT:
+        be_sure_of(ENDPOINT)
         yield ENDPOINT
         return
     with emulator() as url:

@@ -13,11 +13,12 @@ from typing import Annotated
 
 import typer
 
-from fanfold import deploy, tree
+from fanfold import deploy, local, tree
 from fanfold.cdk import Options
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.demo import demonstrate
+from fanfold.local import LocalError
 
 
 def up(
@@ -60,12 +61,24 @@ def up(
 
 
 def down(json_: JsonFlag = False) -> None:
-    """Stop what `up` started."""
+    """Stop what `up` started; a stack in somebody else's emulator is only forgotten."""
+    others = _in_an_emulator_of_others(output.state())
     stopped = deploy.down(state=output.state())
     if json_:
         output.emit({"stopped": stopped})
+    elif others is not None:
+        print(f"Forgotten. The stack stays in the emulator at {others}, which was not started here.")
     else:
         print("Stopped." if stopped else "Nothing was up.")
+
+
+def _in_an_emulator_of_others(state: Path) -> str | None:
+    """The address of the emulator that a stack is in, if `up` did not start it."""
+    try:
+        known = local.read(state)
+    except LocalError:
+        return None  # a file nobody can read; `down` removes it all the same
+    return known.endpoint if known is not None and known.pid is None else None
 
 
 def demo(

@@ -29,7 +29,7 @@ def diamond(
     """Users in a closed loop on one worker process; every accepted run is counted by its row afterwards."""
     with session.target(Needs(workers=1)) as target, target.client() as client:
         client.apply(DIAMOND)
-        warm(client, DIAMOND["name"], 5)
+        warm(target, client, DIAMOND["name"], 5)
         facts = {"workflow": DIAMOND["name"], "tag": session.tag}
         requests = session.swarm("diamond", target, users=users, seconds=seconds, **facts)
         rows = drained(client, session.tag, within_seconds=60)

@@ -63,8 +63,6 @@ def history(
         first = next(iter(services.values()))
         requests = session.swarm("pages", first, users=1, seconds=PATIENCE_SECONDS, **facts)
     warm = [request for request in requests if request.facts["turn"] >= WARM_TURNS]
-    for request in warm:
-        session.recorder.row(question=request.name, seconds=request.seconds, **request.facts)
     figures: dict[str, Any] = {}
     checks = [
         equal("requests answered with 200", sum(r.status == 200 for r in requests), len(requests)),

@@ -72,7 +72,7 @@ def mixed(
             for each in (client, other):
                 for class_name in ("model", "harness"):
                     each.apply(in_class(document, class_name))
-                    warm(each, f"{document['name']}-{class_name}", 3, {"ms": 10})
+                    warm(target, each, f"{document['name']}-{class_name}", 3, {"ms": 10}, callers=2)
             for phase in PHASES:
                 facts = _facts(session, phase, document["name"], tokens=(quiet, noisy), rate=rate, noise=noise)
                 users = 1 + len(facts["noisy"])

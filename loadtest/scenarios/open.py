@@ -37,7 +37,7 @@ def open_loop(
     with session.target(Needs(workers=1, settings={"submits_per_minute": 0})) as target, target.client() as client:
         workflow = COUNTED_DIAMOND if target.ledger else DIAMOND
         client.apply(workflow)
-        warm(client, workflow["name"], 5)
+        warm(target, client, workflow["name"], 5)
         for rate in rates:
             name = f"{rate:g}/s"
             figures[name], found = _at(session, target, client, workflow["name"], rate=rate, seconds=seconds)

@@ -38,7 +38,7 @@ def soak(
     with session.target(Needs(workers=1)) as target, target.client() as client:
         workflow = COUNTED_DIAMOND if target.ledger else DIAMOND
         client.apply(workflow)
-        warm(client, workflow["name"], 20)
+        warm(target, client, workflow["name"], 20)
         processes = dict(target.processes)
         if target.stack is not None:
             processes |= functions_of(target.stack, "api")

@@ -43,7 +43,7 @@ def storm(
         workflow = counted_call(counted=target.ledger is not None)
         for document in (workflow, BUSY):
             client.apply(document)
-        warm(client, workflow["name"], 5, {"ms": CALL_MS})
+        warm(target, client, workflow["name"], 5, {"ms": CALL_MS})
         busy = _occupied(client, f"{session.tag}-busy")
         facts = {"workflow": workflow["name"], "ms": CALL_MS, "tag": session.tag}
         stormed: list[Request] = []

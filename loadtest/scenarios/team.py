@@ -45,7 +45,7 @@ def team(
     with session.target(needs) as target, target.client() as client:
         workflow = counted_call(counted=target.ledger is not None)
         client.apply(workflow)
-        warm(client, workflow["name"], 5, {"ms": 50}, callers=engineers + sessions)
+        warm(target, client, workflow["name"], 5, {"ms": 50}, callers=engineers + sessions)
         facts = {
             "workflow": workflow["name"],
             "tag": session.tag,

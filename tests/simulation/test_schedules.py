@@ -49,5 +49,5 @@ def test_a_failure_shrinks_to_what_it_needs() -> None:
         small = shrink(failure)
     assert small.what == failure.what
     assert len(small.struck) <= len(failure.struck)
-    assert len(small.trace) <= len(failure.trace)
+    # Its trace may be longer: a process that no longer dies has more to tell.
     assert f"seed {failure.seed}: {failure.what}" in small.report()

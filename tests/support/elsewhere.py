@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 from localstack_client.session import Session
 
-from fanfold import cdk
+from fanfold import cdk, emulator
 from fanfold.local import LocalStack
 
 ENDPOINT = os.environ.get("FANFOLD_TEST_ENDPOINT", "").rstrip("/")
@@ -34,8 +34,15 @@ def session(endpoint: str) -> Any:
         return Session(aws_access_key_id="test", aws_secret_access_key="test", localstack_host=host)
 
 
+def be_sure_of(endpoint: str) -> None:
+    """Ends the session with a sentence where no emulator answers: else every test would wait for it, and fail."""
+    if not emulator.answers(endpoint):
+        pytest.exit(f"No AWS emulator answers at {endpoint}.", returncode=2)
+
+
 def refuse_to_share(endpoint: str) -> None:
-    """Raises RuntimeError if the stack is there already: somebody's runs are in it, and tests would delete it."""
+    """Ends the session where no emulator answers, or where the stack is there already: tests would delete it."""
+    be_sure_of(endpoint)
     cloudformation = session(endpoint).client("cloudformation")
     try:
         found = cloudformation.describe_stacks(StackName=cdk.STACK)["Stacks"]
@@ -44,7 +51,8 @@ def refuse_to_share(endpoint: str) -> None:
     finally:
         cloudformation.close()
     if any(stack["StackStatus"] != "DELETE_COMPLETE" for stack in found):
-        raise RuntimeError(f"{endpoint} has a stack {cdk.STACK} already: delete it first, or name another endpoint")
+        said = f"{endpoint} has a stack {cdk.STACK} already: delete it first, or name another endpoint."
+        pytest.exit(said, returncode=2)
 
 
 def take_away(stack: LocalStack) -> None:

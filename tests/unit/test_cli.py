@@ -386,6 +386,20 @@ def test_down_where_nothing_is_up_says_so(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert json.loads(capsys.readouterr().out) == {"stopped": False}
 
 
+def test_down_does_not_claim_to_have_stopped_what_is_in_somebody_elses_emulator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
+) -> None:
+    known = LocalStack(
+        api_url="http://127.0.0.1:9/api", token="ff_local", endpoint="http://127.0.0.1:9", region="us-east-1",
+        table="t", bucket="b", stack="fanfold-local", ledger="/l",
+    )  # fmt: skip
+    local.write(tmp_path / ".fanfold", known)
+    monkeypatch.chdir(tmp_path)
+    assert main(["down"]) == 0
+    assert "stays in the emulator at http://127.0.0.1:9" in capsys.readouterr().out
+    assert local.read(tmp_path / ".fanfold") is None
+
+
 def test_down_removes_a_broken_file_that_stops_every_other_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
 ) -> None:
