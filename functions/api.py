@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from functions.runtime.app import App
+from functions.runtime.api.app import App
 from functions.runtime.settings import Settings
 from functions.runtime.telemetry import FunctionName, begin
 from functions.runtime.wiring import Services, services

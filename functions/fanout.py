@@ -6,7 +6,7 @@ import os
 from functools import cache
 from typing import Any
 
-from functions.runtime.mapbatch import BatchInvocations
+from functions.runtime.worker.mapbatch import BatchInvocations
 
 
 @cache

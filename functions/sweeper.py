@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from functions.runtime.settings import Settings
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.telemetry import FunctionName, begin, flush, logger
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services, services

@@ -6,7 +6,7 @@ import os
 from functools import cache
 from typing import Any
 
-from functions.runtime.invocation import Invocations
+from functions.runtime.worker.invocation import Invocations
 
 
 @cache

@@ -12,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from functions.engine.errors import Unavailable
-from functions.runtime.problems import (
+from functions.runtime.api.problems import (
     PROBLEM_JSON,
     Problem,
     forbidden,

@@ -27,12 +27,12 @@ from hypercorn.config import Config
 from fanfold.explore.memory import memory_services
 from functions.adapters.memory import ReadMeter
 from functions.api import build
-from functions.runtime.app import App
+from functions.runtime.api.app import App
 from functions.runtime.clock import SystemClock, SystemIds
-from functions.runtime.isolation import Isolation
-from functions.runtime.process import Worker
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Services
+from functions.runtime.worker.isolation import Isolation
+from functions.runtime.worker.process import Worker
 from loadtest.environment import differing
 from loadtest.past import past_store
 
@@ -108,6 +108,11 @@ def _event(scope: MutableMapping[str, Any], body: bytes) -> dict[str, Any]:
         "body": body.decode() if body else None,
         "isBase64Encoded": False,
     }
+
+
+def request_event(method: str, path: str, *, body: bytes = b"") -> dict[str, Any]:
+    """A request without a token or a query, as API Gateway hands it over."""
+    return _event({"method": method, "path": path, "query_string": b"", "headers": []}, body)
 
 
 def _query(text: str) -> dict[str, str]:

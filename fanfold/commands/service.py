@@ -41,8 +41,8 @@ def worker(
     os.environ.update(environ)  # boto3 reads the process's environment and nothing else
     if "AWS_PROFILE" not in environ:
         os.environ.pop("AWS_PROFILE", None)
-    from functions.runtime.process import Exit, check, serve
     from functions.runtime.settings import Settings
+    from functions.runtime.worker.process import Exit, check, serve
 
     try:
         settings = Settings.from_env(environ)

@@ -9,7 +9,7 @@ from datetime import datetime
 from functions.engine.ports import Bucket, IndexKey, RunKey
 from functions.engine.run import Place, Run, Status
 from functions.runtime.heads import legible
-from functions.runtime.rotation import MAX_READ
+from functions.runtime.sweeper.rotation import MAX_READ
 from functions.runtime.wiring import Services
 
 MOST = 10_000

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
-from functions.runtime.runner import CLOCK_RESOLUTION
 from functions.runtime.wiring import Services
+from functions.runtime.worker.runner import CLOCK_RESOLUTION
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:

@@ -13,16 +13,16 @@ from fanfold.explore.tasks import Allowed, WatchedTasks
 from functions.adapters.memory import MemoryRunStore
 from functions.engine.message import Received
 from functions.engine.run import Status
-from functions.runtime.attempts import Attempts
-from functions.runtime.isolation import Isolation
-from functions.runtime.mapbatch import MapBatches, Order
-from functions.runtime.process import Worker
-from functions.runtime.runner import Disposition, Runner
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
+from functions.runtime.sweeper.wakes import AHEAD, PASS_SECONDS
 from functions.runtime.terms import terms_of
-from functions.runtime.wakes import AHEAD, PASS_SECONDS
 from functions.runtime.wiring import Services
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.isolation import Isolation
+from functions.runtime.worker.mapbatch import MapBatches, Order
+from functions.runtime.worker.process import Worker
+from functions.runtime.worker.runner import Disposition, Runner
 from functions.runtime.workflows import WorkflowCache
 
 WORKER: Final = "worker"

@@ -24,9 +24,9 @@ from functions.engine.ports import Registered, RunKey
 from functions.engine.run import Run, StepStatus
 from functions.engine.waits import WaitSignal
 from functions.engine.workflow import OnInterrupt
-from functions.runtime.control import Control
-from functions.runtime.reading import whole
-from functions.runtime.submit import Submission, Submitter
+from functions.runtime.api.control import Control
+from functions.runtime.api.reading import whole
+from functions.runtime.api.submit import Submission, Submitter
 from functions.tasks.context import Context
 
 TENANT: Final = "explorer"

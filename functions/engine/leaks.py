@@ -1,4 +1,4 @@
-"""How leaked queue places are told from live ones (R6). Pure; `functions.runtime.repair` counts and subtracts.
+"""How leaked queue places are told from live ones (R6). Pure; `functions.runtime.sweeper.repair` counts and subtracts.
 
 A place leaks when a process dies between a commit and the return of its place, or between a
 reservation and its send. The rule, for an hour of acceptance that ended long ago:

@@ -17,13 +17,13 @@ from functions.engine.message import Message, QueueName, Received
 from functions.engine.ports import Absent, Execution, Registered, RunKey
 from functions.engine.run import Run
 from functions.engine.workflow import Workflow, check, version_of
-from functions.runtime.attempts import Attempts
-from functions.runtime.batch import work
-from functions.runtime.mapbatch import MapBatches, Order
-from functions.runtime.reading import whole
-from functions.runtime.runner import Runner
+from functions.runtime.api.reading import whole
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Aws, services
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.batch import work
+from functions.runtime.worker.mapbatch import MapBatches, Order
+from functions.runtime.worker.runner import Runner
 from functions.runtime.workflows import WorkflowCache
 from functions.tasks import registry
 from tests.support.aws import create_stack

@@ -19,8 +19,8 @@ from functions.engine.message import Envelope, Message, QueueName, first_version
 from functions.engine.run import Origin, Place, Run, Status
 from functions.engine.values import dump
 from functions.engine.workflow import Workflow
-from functions.runtime.control import Control
-from functions.runtime.forking import Forker
+from functions.runtime.api.control import Control
+from functions.runtime.api.forking import Forker
 from functions.runtime.version import VERSION
 from functions.runtime.workflows import WorkflowCache
 from tests.compat.bench import LANE, RESUMING, TENANT, Bench, Tapped, orders_of

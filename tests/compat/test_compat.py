@@ -17,9 +17,9 @@ from functions.engine.errors import NewerSchema
 from functions.engine.events import ResumeAsked, Signalled
 from functions.engine.run import SCHEMA
 from functions.engine.values import BlobRef
-from functions.runtime.control import Control
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.api.control import Control
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
 from tests.compat.bench import Bench

@@ -15,7 +15,7 @@ from functions.adapters.dynamo import DynamoRunStore
 from functions.adapters.items import size, to_item
 from functions.engine.ports import RunKey, RunStore
 from functions.engine.run import Status
-from functions.runtime.listing import Filters, page
+from functions.runtime.api.listing import Filters, page
 from functions.runtime.wiring import Aws
 from tests.contract.conftest import ReusedClients
 from tests.support.aws import create_stack

@@ -12,8 +12,8 @@ from functions.adapters.messages import decode
 from functions.adapters.stepfunctions import execution_input
 from functions.engine.message import Wake
 from functions.engine.ports import Execution
-from functions.runtime.mapbatch import Order
 from functions.runtime.settings import Settings
+from functions.runtime.worker.mapbatch import Order
 from infra.classes import ClassConfig
 from tests.infra.conftest import Synthesised
 

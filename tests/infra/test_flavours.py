@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functions.runtime.problems import INTERNAL, PROBLEM_JSON
+from functions.runtime.api.problems import INTERNAL, PROBLEM_JSON
 from infra import http_api, rest_api
 from tests.infra.conftest import ONE_CLASS, Synthesised
 

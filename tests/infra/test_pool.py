@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from functions.runtime.process import POLL_SECONDS
 from functions.runtime.settings import Settings
+from functions.runtime.worker.process import POLL_SECONDS
 from infra.config import Config
 from infra.fargate import fargate_of
 from infra.pool import LEAVE_SECONDS, MAX_STOP_SECONDS

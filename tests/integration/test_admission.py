@@ -25,8 +25,8 @@ import httpx
 import pytest
 
 from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Aws, Services, services
 from functions.runtime.workflows import WorkflowCache

@@ -12,10 +12,10 @@ from typing import Any
 import boto3
 import pytest
 
-from functions.runtime.isolation import Isolation
-from functions.runtime.process import Worker
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Aws, services
+from functions.runtime.worker.isolation import Isolation
+from functions.runtime.worker.process import Worker
 from tests.support.aws import Stack, create_stack, delete_stack
 from tests.support.http import Http
 

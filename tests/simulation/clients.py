@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from functions.engine.errors import InfrastructureError, KeyReused, QueueFull
 from functions.engine.lanes import Urgency
 from functions.engine.ports import RunKey
-from functions.runtime.control import Control
-from functions.runtime.forking import Forker
-from functions.runtime.submit import Submission, Submitted, Submitter
+from functions.runtime.api.control import Control
+from functions.runtime.api.forking import Forker
+from functions.runtime.api.submit import Submission, Submitted, Submitter
 from functions.runtime.workflows import WorkflowCache
 from tests.simulation.nodes import Node
 

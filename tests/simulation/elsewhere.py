@@ -13,8 +13,8 @@ from functions.engine.errors import InfrastructureError
 from functions.engine.fanout import MapRecord
 from functions.engine.message import Message, QueueName
 from functions.engine.ports import Execution, MapKey
-from functions.runtime.attempts import Attempts
-from functions.runtime.mapbatch import BatchEnd, MapBatches, Order
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.mapbatch import BatchEnd, MapBatches, Order
 from functions.runtime.workflows import WorkflowCache
 from tests.simulation.nodes import Node
 from tests.simulation.stores import Blobs

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from functions.engine.errors import InfrastructureError
 from functions.engine.message import DEAD, RESUME, QueueName, Received
-from functions.runtime.attempts import Attempts
-from functions.runtime.batch import work
 from functions.runtime.dead import revive
-from functions.runtime.keeper import Keeper
-from functions.runtime.process import Worker
-from functions.runtime.runner import Back, Disposition, Runner
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.terms import terms_of
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.batch import work
+from functions.runtime.worker.keeper import Keeper
+from functions.runtime.worker.process import Worker
+from functions.runtime.worker.runner import Back, Disposition, Runner
 from functions.runtime.workflows import WorkflowCache
 from tests.simulation.nodes import Node
 
@@ -109,7 +109,7 @@ class Isolation:
         self._runners: list[tuple[Node, Runner]] = []
 
     async def handle(self, message: Received) -> Disposition:
-        """As `functions.runtime.isolation` does, with a simulated child."""
+        """As `functions.runtime.worker.isolation` does, with a simulated child."""
         simulation = self._simulation
         child = simulation.node("child")
         services = child.services

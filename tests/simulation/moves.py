@@ -12,7 +12,7 @@ from functions.engine.run import Operation, Run, Status, StepState, StepStatus
 from functions.engine.values import BlobRef
 from functions.engine.waits import WaitFor, WaitSignal, WaitUntil
 from functions.engine.workflow import OnFailure, Step, Workflow
-from functions.runtime.control import Done
+from functions.runtime.api.control import Done
 
 if TYPE_CHECKING:
     from tests.simulation.audit import Audit

@@ -14,10 +14,10 @@ from functions.engine.ports import RunKey
 from functions.engine.run import OPERATIONS, Operation, Run, Status, StepStatus
 from functions.engine.values import Value, dump
 from functions.engine.waits import WaitSignal
-from functions.runtime.control import Done
-from functions.runtime.forking import Fork
+from functions.runtime.api.control import Done
+from functions.runtime.api.forking import Fork
+from functions.runtime.api.submit import Submitted
 from functions.runtime.payloads import payload_key
-from functions.runtime.submit import Submitted
 from tests.simulation.clients import ANSWER_SECONDS, Api, Desk
 from tests.simulation.features import SIGNALS
 

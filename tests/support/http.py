@@ -20,7 +20,7 @@ from functions.adapters.memory import (
 )
 from functions.adapters.secrets import MemorySecrets
 from functions.api import build
-from functions.runtime.app import App
+from functions.runtime.api.app import App
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Services
 from tests.support.clock import FakeClock, SeededIds

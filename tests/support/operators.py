@@ -10,9 +10,9 @@ from typing import Any
 from functions.engine.errors import CallerError, InfrastructureError
 from functions.engine.events import CancelAsked, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from functions.engine.message import Envelope
-from functions.runtime.control import Control, Done
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.api.control import Control, Done
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache

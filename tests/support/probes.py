@@ -86,3 +86,12 @@ async def play(given: Any, ctx: Context) -> Any:
     if "noise" in given:
         return base64.b64encode(random.Random(ctx.step).randbytes(given["noise"])).decode()
     return given.get("out", ctx.step)
+
+
+@task("probe.unhurried")
+async def unhurried(given: Any, ctx: Context) -> Any:
+    """Never ends by itself, and takes a second to stop."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(1)

@@ -25,7 +25,7 @@ from functions.engine.errors import InfrastructureError
 from functions.engine.message import DEAD, RESUME
 from functions.engine.ports import Bucket, RunKey
 from functions.engine.run import Run, Status
-from functions.runtime.reading import whole
+from functions.runtime.api.reading import whole
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Aws, services
 

@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from functions.api import build
-from functions.runtime.isolation import Isolation
-from functions.runtime.process import Worker
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Aws, Services, services
+from functions.runtime.worker.isolation import Isolation
+from functions.runtime.worker.process import Worker
 from tests.support.http import Http
 
 Answer = dict[str, Any]

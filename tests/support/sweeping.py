@@ -15,7 +15,7 @@ from functions.engine.ports import Absent, Bucket, Replaces, RunKey
 from functions.engine.run import Place, Run, Status
 from functions.engine.terms import Terms
 from functions.runtime.settings import Settings
-from functions.runtime.sweep import SweepReport, sweep
+from functions.runtime.sweeper.sweep import SweepReport, sweep
 from tests.support.builders import a_token, an_envelope
 from tests.support.clock import FakeClock
 

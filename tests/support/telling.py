@@ -22,8 +22,8 @@ from functions.engine.run import Reason
 from functions.runtime import tally, telemetry
 from functions.runtime.metrics import Metric
 from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
 from tests.simulation.schedule import play

@@ -29,13 +29,13 @@ from functions.engine.ports import Absent, Execution, Registered, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.values import Json
 from functions.engine.workflow import Workflow, check, version_of
-from functions.runtime.attempts import Attempts
-from functions.runtime.keeper import visibility_seconds
-from functions.runtime.mapbatch import BatchEnd, MapBatches, Order
-from functions.runtime.process import Worker
-from functions.runtime.runner import Disposition, Done, Runner
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Services
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.keeper import visibility_seconds
+from functions.runtime.worker.mapbatch import BatchEnd, MapBatches, Order
+from functions.runtime.worker.process import Worker
+from functions.runtime.worker.runner import Disposition, Done, Runner
 from functions.runtime.workflows import WorkflowCache
 from functions.tasks import registry
 from tests.support import probes

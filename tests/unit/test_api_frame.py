@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from functions.engine.errors import LimitExceeded, Throttled, Unanswered
-from functions.runtime.routes import CALLS
+from functions.runtime.api.routes import CALLS
 from functions.runtime.version import VERSION
 from tests.support.http import PAIR, TINY, Http, memory_services, settings_with
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from functions.engine.errors import Fail, Retry
-from functions.runtime.attempts import Attempts, Failed, Job, Outcome, Succeeded
 from functions.runtime.clock import SystemClock
 from functions.runtime.settings import Settings
 from functions.runtime.telemetry import about, logger
+from functions.runtime.worker.attempts import Attempts, Failed, Job, Outcome, Succeeded
 from functions.tasks import registry
 from functions.tasks.context import Context
 from functions.tasks.registry import task
@@ -396,7 +396,7 @@ def in_a_process(task_name: str, given: Any) -> subprocess.CompletedProcess[str]
     """One attempt, of 0.1 s at most, in a process that has nothing else to do."""
     script = f"""
 import asyncio
-from functions.runtime.attempts import Attempts, Job
+from functions.runtime.worker.attempts import Attempts, Job
 from functions.runtime.clock import SystemClock
 from functions.runtime.settings import Settings
 job = Job(tenant="acme", run_id="r1", submission="s1", step="only", attempt=1, epoch=1,

@@ -11,7 +11,7 @@ import pytest
 
 from functions.authorizer import allowed, build, verdict
 from functions.engine.ports import Token
-from functions.runtime.access import Scope
+from functions.runtime.api.access import Scope
 from functions.runtime.credentials import SCOPES, mint
 from tests.support.clock import START
 from tests.support.http import memory_services

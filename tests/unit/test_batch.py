@@ -11,7 +11,7 @@ import pytest
 
 from functions.engine.message import Received
 from functions.engine.run import Status
-from functions.runtime.batch import LAST_SECONDS, work
+from functions.runtime.worker.batch import LAST_SECONDS, work
 from tests.support.faults import Fault
 from tests.support.virtual import loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, Process, World

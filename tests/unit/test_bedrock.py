@@ -17,9 +17,9 @@ from botocore.config import Config
 from botocore.stub import Stubber
 
 from functions.engine.errors import Fail, Retry
-from functions.runtime.attempts import Attempts, Job, Succeeded
 from functions.runtime.clock import SystemClock
 from functions.runtime.settings import Settings
+from functions.runtime.worker.attempts import Attempts, Job, Succeeded
 from functions.tasks import bedrock
 from functions.tasks.bedrock import converse
 from functions.tasks.context import MAX_EMIT_BYTES, Context

@@ -25,10 +25,10 @@ from functions.engine.message import Envelope, QueueName, first_version
 from functions.engine.ports import FirstClaim, NotSent, Outgoing, Registered
 from functions.engine.run import Status
 from functions.engine.workflow import version_of
-from functions.runtime.bulk import Outcome, submit_many
-from functions.runtime.calls.desk import desk
+from functions.runtime.api.bulk import Outcome, submit_many
+from functions.runtime.api.calls.desk import desk
+from functions.runtime.api.submit import Submission, Submitted
 from functions.runtime.settings import Settings
-from functions.runtime.submit import Submission, Submitted
 from tests.support.builders import LANE
 from tests.support.clock import START, FakeClock
 from tests.support.http import TINY, Http, Reply, memory_services, settings_with

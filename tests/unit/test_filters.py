@@ -8,8 +8,8 @@ import pytest
 
 from functions.engine.ports import Absent
 from functions.engine.run import Status
-from functions.runtime import cursors
-from functions.runtime.listing import Filters
+from functions.runtime.api import cursors
+from functions.runtime.api.listing import Filters
 from tests.support.builders import a_run, an_id
 from tests.support.clock import START
 from tests.support.http import Http, memory_services

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from functions.engine.ports import Absent
-from functions.runtime import listing
+from functions.runtime.api import listing
 from tests.support.builders import a_run, an_id
 from tests.support.clock import START
 from tests.support.history import with_history

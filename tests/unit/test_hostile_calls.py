@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS
 from schemathesis.transport.wsgi import WSGI_TRANSPORT
 
-from functions.runtime.openapi import document
-from functions.runtime.routes import CALLS
+from functions.runtime.api.openapi import document
+from functions.runtime.api.routes import CALLS
 from functions.runtime.version import VERSION
 from tests.support.builders import a_token
 from tests.support.examples import examples

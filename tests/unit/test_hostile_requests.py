@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from functions.engine.ports import RunKey
-from functions.runtime.routes import CALLS, Call
+from functions.runtime.api.routes import CALLS, Call
 from tests.support.builders import a_token
 from tests.support.clock import START
 from tests.support.gateway import Gateway

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from functions.engine.message import QueueName, Received
-from functions.runtime.isolation import Isolation
-from functions.runtime.runner import Back, Done
 from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.worker.isolation import Isolation
+from functions.runtime.worker.runner import Back, Done
 
 
 def write(script: Path, text: str) -> None:
@@ -75,7 +75,7 @@ async def test_a_child_that_dies_before_it_has_read_its_message_hands_it_back(ch
 async def test_a_child_gets_the_message_and_the_settings_of_its_parent(child: Path, tmp_path: Path) -> None:
     write(child, f'#!/bin/sh\ncat > {tmp_path}/message\necho "$FANFOLD_TABLE $2" > {tmp_path}/said\n')
     assert await Isolation(Settings(table="runs")).handle(a_message('{"a": 1}')) == Done()
-    assert await until_written(tmp_path / "said") == "runs functions.runtime.isolation\n"
+    assert await until_written(tmp_path / "said") == "runs functions.runtime.worker.isolation\n"
     assert '"body": "{\\"a\\": 1}"' in await until_written(tmp_path / "message")
 
 

@@ -13,8 +13,8 @@ from functions.engine.errors import InvalidDocument, LaneDenied
 from functions.engine.lanes import Bound, Urgency, lane_of, order, position, shares
 from functions.engine.message import Envelope, QueueName
 from functions.engine.run import Status
-from functions.runtime.process import FAULT_PAUSE_SECONDS, POLL_SECONDS
 from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.worker.process import FAULT_PAUSE_SECONDS, POLL_SECONDS
 from tests.support.faults import Fault
 from tests.support.virtual import loop, virtually
 from tests.support.world import Process, World

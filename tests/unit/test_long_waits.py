@@ -13,10 +13,10 @@ import pytest
 
 from functions.engine.message import Envelope, Message, QueueName, Wake
 from functions.engine.run import Status
-from functions.runtime.runner import Back
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import sweep
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.terms import terms_of
+from functions.runtime.worker.runner import Back
 from functions.runtime.workflows import WorkflowCache
 from tests.support.builders import a_token
 from tests.support.clock import START

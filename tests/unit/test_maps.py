@@ -13,11 +13,11 @@ from functions.engine.events import CancelAsked, PauseAsked, RedriveAsked, Resum
 from functions.engine.message import Wake
 from functions.engine.run import Run, Status, StepStatus
 from functions.engine.values import BlobRef, Json
-from functions.runtime.control import Control
-from functions.runtime.mapbatch import BatchEnd
+from functions.runtime.api.control import Control
 from functions.runtime.maps import map_key
 from functions.runtime.rings import ring
 from functions.runtime.settings import Settings
+from functions.runtime.worker.mapbatch import BatchEnd
 from functions.runtime.workflows import WorkflowCache
 from tests.support.faults import Fault
 from tests.support.virtual import virtually

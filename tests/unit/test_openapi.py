@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functions.runtime.routes import CALLS
+from functions.runtime.api.routes import CALLS
 from tests.support.http import TINY, Http, memory_services
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from functions.engine.message import Envelope, Wake
 from functions.engine.run import Status
-from functions.runtime.attempts import GRACE_SECONDS
-from functions.runtime.process import POLL_SECONDS, Exit, serve
 from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.worker.attempts import GRACE_SECONDS
+from functions.runtime.worker.process import POLL_SECONDS, Exit, serve
 from tests.support.faults import Fault, Slow
 from tests.support.virtual import loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, TENANT, World, consistent

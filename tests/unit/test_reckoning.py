@@ -17,8 +17,8 @@ from functions.engine.run import Status
 from functions.runtime.metrics import Metric
 from functions.runtime.settings import Settings
 from functions.runtime.spending import answered, asking
-from functions.runtime.stopwatch import Stopwatch
 from functions.runtime.tally import Series, taken
+from functions.runtime.worker.stopwatch import Stopwatch
 from tests.support.builders import a_run
 from tests.support.faults import Slow
 from tests.support.http import TINY, Http, memory_services, settings_with
@@ -48,7 +48,7 @@ DIAMOND = {
 @pytest.fixture(autouse=True)
 def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
     # Workers would write it, each minute and at their end.
-    monkeypatch.setattr("functions.runtime.process.flush", lambda: None)
+    monkeypatch.setattr("functions.runtime.worker.process.flush", lambda: None)
     taken()
 
 

@@ -36,7 +36,7 @@ BACKOFF = {"max_attempts": 5, "backoff": "4s", "jitter": "none", "on_interrupt":
 
 @pytest.fixture(autouse=True)
 def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("functions.runtime.process.flush", lambda: None)
+    monkeypatch.setattr("functions.runtime.worker.process.flush", lambda: None)
     taken()
 
 

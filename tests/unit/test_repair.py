@@ -11,8 +11,8 @@ import pytest
 from functions.engine.errors import Throttled
 from functions.engine.ports import Absent
 from functions.engine.run import Place, Run, Status
-from functions.runtime.repair import MARK
 from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.sweeper.repair import MARK
 from functions.runtime.telemetry import flush
 from tests.support.builders import a_run
 from tests.support.sweeping import Swept

@@ -12,10 +12,10 @@ import pytest
 from functions.engine.message import Envelope, Received, Wake
 from functions.engine.ports import Replaces, RunKey
 from functions.engine.run import Reason, Status
-from functions.runtime.attempts import Attempts
-from functions.runtime.runner import Back, Disposition, Done, Runner
 from functions.runtime.settings import Settings
 from functions.runtime.terms import terms_of
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.runner import Back, Disposition, Done, Runner
 from functions.runtime.workflows import WorkflowCache
 from tests.support.faults import Fault, Late
 from tests.support.virtual import loop, virtually

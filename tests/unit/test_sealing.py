@@ -14,7 +14,7 @@ from functions.adapters.memory import MemoryRunStore
 from functions.engine.ports import Condition, RunKey
 from functions.engine.run import Run, Status, StepStatus
 from functions.engine.segments import Segment
-from functions.runtime.reading import whole
+from functions.runtime.api.reading import whole
 from functions.runtime.settings import Settings
 from tests.support.virtual import virtually
 from tests.support.world import World, codec, consistent

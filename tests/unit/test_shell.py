@@ -14,9 +14,9 @@ import pytest
 from functions.engine.ports import Replaces
 from functions.engine.run import Reason, Run, Status
 from functions.engine.values import BlobRef
-from functions.runtime.reading import whole
-from functions.runtime.runner import Back, Disposition, Done
+from functions.runtime.api.reading import whole
 from functions.runtime.settings import Settings
+from functions.runtime.worker.runner import Back, Disposition, Done
 from tests.support.clock import START
 from tests.support.faults import After, Fault, Hanging, Late, Slow
 from tests.support.virtual import VirtualClock, loop, virtually
@@ -236,7 +236,7 @@ async def test_an_input_is_evaluated_once_by_the_decision_that_starts_its_step(m
     def again(*_: Any) -> Any:
         raise AssertionError("evaluated again")
 
-    monkeypatch.setattr("functions.runtime.executions.attempt_input", again)
+    monkeypatch.setattr("functions.runtime.worker.executions.attempt_input", again)
     play = await Play().submit(CHAIN)
     await play.process.work()
     assert (await play.ended()).status is Status.SUCCEEDED
@@ -694,3 +694,16 @@ async def test_a_cancelled_loop_leaves_nothing_behind_even_while_it_returns_a_pl
         await task
     assert loop().time() < 4
     await until_idle(play.process)
+
+
+@virtually
+@pytest.mark.parametrize("step", [{"task": "probe.unhurried"}, {"map": {"over": [1, 2], "task": "probe.unhurried"}}])
+async def test_who_is_broken_off_while_attempts_are_being_stopped_leaves_none_behind(step: dict[str, Any]) -> None:
+    """Simulation seed 40004907 found it: the items of a map outlived an invocation that thawed out of time."""
+    play = Play()
+    task = await play.held({"steps": {"a": step}})
+    task.cancel()
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait({task})
+    assert {one for one in loop().tasks_of(play.process.name) if "a" in one.get_name().split("/")} == set()

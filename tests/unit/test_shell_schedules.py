@@ -17,9 +17,9 @@ from functions.engine.lease import abandoned
 from functions.engine.message import Envelope, QueueName, Wake
 from functions.engine.ports import Condition, Replaces, RunKey
 from functions.engine.run import Run, Status
-from functions.runtime.batch import work
 from functions.runtime.settings import Settings
 from functions.runtime.terms import terms_of
+from functions.runtime.worker.batch import work
 from tests.support.faults import Fault, Hanging, Late, Plan, Slow
 from tests.support.virtual import loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, TENANT, Process, World, consistent

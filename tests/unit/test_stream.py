@@ -15,8 +15,8 @@ import pytest
 from functions.engine.journal import Entry, EventType
 from functions.engine.ports import Absent, Replaces
 from functions.engine.run import TERMINAL, Run, Status
+from functions.runtime.api.sse import MAX_BYTES, wanted
 from functions.runtime.settings import Settings
-from functions.runtime.sse import MAX_BYTES, wanted
 from tests.support.builders import a_run
 from tests.support.clock import START, FakeClock
 from tests.support.eventsource import EventSource, Message

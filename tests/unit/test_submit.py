@@ -24,8 +24,8 @@ from functions.engine.message import Envelope, first_version
 from functions.engine.ports import FirstClaim, Registered, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.workflow import version_of
-from functions.runtime.calls.desk import Desk, desk
-from functions.runtime.submit import Submission, Submitted
+from functions.runtime.api.calls.desk import Desk, desk
+from functions.runtime.api.submit import Submission, Submitted
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 from tests.support.builders import LANE

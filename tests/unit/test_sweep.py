@@ -14,8 +14,8 @@ from functions.engine.message import Message, QueueName, Wake, envelope_of, firs
 from functions.engine.ports import Absent, DueKey, RunKey
 from functions.engine.run import Reason, Run, Status
 from functions.runtime.settings import Settings
-from functions.runtime.settle import Settler
-from functions.runtime.sweep import SweepReport, sweep
+from functions.runtime.sweeper.settle import Settler
+from functions.runtime.sweeper.sweep import SweepReport, sweep
 from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
 from functions.sweeper import build

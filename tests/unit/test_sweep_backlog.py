@@ -13,8 +13,8 @@ import pytest
 from functions.engine.message import QueueName, Wake
 from functions.engine.ports import Absent, Bucket, DueKey, IndexKey, Replaces, RunKey
 from functions.engine.run import Run, Status
-from functions.runtime.rotation import MAX_READ
 from functions.runtime.settings import ClassSettings
+from functions.runtime.sweeper.rotation import MAX_READ
 from tests.support.builders import RESUMING, a_run, an_id, key_of
 from tests.support.clock import START
 from tests.support.sweeping import Swept

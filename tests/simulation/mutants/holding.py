@@ -16,10 +16,10 @@ from functions.engine.errors import Unanswered
 from functions.engine.run import Run
 from functions.engine.terms import Terms
 from functions.engine.workflow import OnInterrupt, Step, Workflow
-from functions.runtime.executions import Executions
 from functions.runtime.payloads import payload_key
-from functions.runtime.shell import Shell
-from functions.runtime.tenure import Tenure
+from functions.runtime.worker.executions import Executions
+from functions.runtime.worker.shell import Shell
+from functions.runtime.worker.tenure import Tenure
 
 
 @contextmanager

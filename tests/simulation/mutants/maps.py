@@ -10,7 +10,7 @@ from unittest.mock import patch
 from functions.adapters import maprecords
 from functions.adapters.memory import MemoryFanOut
 from functions.engine.run import Run
-from functions.runtime import mapbatch
+from functions.runtime.worker import mapbatch
 
 
 @contextmanager

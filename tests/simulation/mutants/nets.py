@@ -10,10 +10,10 @@ from unittest.mock import patch
 from functions.engine.message import Received
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
-from functions.runtime import runner
 from functions.runtime.aftermath import Aftermath
-from functions.runtime.shell import Lost
-from functions.runtime.sweep import _Pass
+from functions.runtime.sweeper.sweep import _Pass
+from functions.runtime.worker import runner
+from functions.runtime.worker.shell import Lost
 from tests.simulation import fleet
 
 

@@ -13,7 +13,7 @@ from functions.engine.draft import Draft
 from functions.engine.journal import EventType
 from functions.engine.run import Status, StepStatus
 from functions.engine.workflow import Workflow
-from functions.runtime import control as moves
+from functions.runtime.api import control as moves
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 from functions.engine.errors import InfrastructureError, Throttled, Unanswered
 from functions.engine.run import Run
-from functions.runtime import repair, sweep
 from functions.runtime.aftermath import Aftermath
-from functions.runtime.submit import Submitter
+from functions.runtime.api.submit import Submitter
+from functions.runtime.sweeper import repair, sweep
 from tests.simulation.nodes import Port
 
 

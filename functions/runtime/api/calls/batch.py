@@ -1,0 +1,66 @@
+"""Batches: many runs submitted in one call, each accepted or refused for itself."""
+
+from __future__ import annotations
+
+from functions.engine.errors import InfrastructureError
+from functions.engine.values import Json, dump
+from functions.runtime.api import views
+from functions.runtime.api.access import Caller
+from functions.runtime.api.answers import Answer
+from functions.runtime.api.bulk import Outcome, submit_many
+from functions.runtime.api.calls.desk import Desk
+from functions.runtime.api.calls.runs import submission_of
+from functions.runtime.api.http import BatchAccepted, BatchRefused, BatchResults, ProblemView
+from functions.runtime.api.incoming import BatchBody, SubmitBody
+from functions.runtime.api.problems import INTERNAL, Refused, problem_of
+from functions.runtime.api.refusals import count_refusal
+from functions.runtime.api.requests import Request, body_as, value_as
+from functions.runtime.api.submit import Submission, Submitted
+from functions.runtime.api.tickets import Tickets
+from functions.runtime.telemetry import logger
+
+
+async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
+    """Accept up to 100 runs. What is wrong with one is its own result and spoils no other.
+
+    With an `Idempotency-Key`, run i has the key `key/i`: a repeat of the batch takes up what is missing.
+    """
+    key = request.idempotency_key()
+    items: list[Json] = list(body_as(BatchBody, request).runs)
+    tickets = await desk.tickets.open()
+    outcomes: dict[int, Outcome] = {}
+    asked: dict[int, Submission] = {}
+    for position, item in enumerate(items):
+        try:
+            asked[position] = _submission(desk, caller, item, None if key is None else f"{key}/{position}")
+        except Refused as refused:
+            outcomes[position] = refused
+    submitted = await submit_many(desk.submitter, list(asked.values()))
+    outcomes |= dict(zip(asked, submitted, strict=True))
+    results = [_result(outcomes[position], tickets) for position in range(len(items))]
+    return Answer(content=BatchResults(results=results), spill_prefix=f"{caller.tenant}/lists")
+
+
+def _submission(desk: Desk, caller: Caller, item: Json, key: str | None) -> Submission:
+    """One run of the batch. Raises `Refused`."""
+    desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
+    body = value_as(SubmitBody, item)
+    # The item as it was sent, but for its white space.
+    return submission_of(body, caller, sent=dump(item), key=key)
+
+
+def _result(outcome: Outcome, tickets: Tickets) -> BatchAccepted | BatchRefused:
+    if isinstance(outcome, Submitted):
+        return BatchAccepted(
+            status=200 if outcome.replayed else 202, run=views.accepted(outcome.run, tickets, outcome.estimate)
+        )
+    count_refusal(outcome)
+    problem = problem_of(outcome)
+    if problem is INTERNAL:
+        logger().error("a run of a batch could not be accepted", exc_info=outcome)
+    elif isinstance(outcome, InfrastructureError):
+        logger().warning("a run of a batch was not accepted", extra={"error": repr(outcome)})
+    content = problem.content()
+    if "Retry-After" in problem.headers:
+        content["retry_after"] = int(problem.headers["Retry-After"])
+    return BatchRefused(status=problem.status, problem=ProblemView.model_validate(content))

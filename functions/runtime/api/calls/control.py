@@ -1,0 +1,126 @@
+"""An operator's calls: cancel, pause, resume, signal, redrive, fork."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+
+from functions.engine.control import replayed
+from functions.engine.errors import LimitExceeded
+from functions.engine.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from functions.engine.run import Operation, Run, check_operation
+from functions.engine.values import Json, Value, dump_payload
+from functions.runtime.api import views
+from functions.runtime.api.access import Caller
+from functions.runtime.api.answers import Answer
+from functions.runtime.api.calls.desk import Desk
+from functions.runtime.api.calls.runs import shown
+from functions.runtime.api.forking import Fork
+from functions.runtime.api.http import SignalReceipt
+from functions.runtime.api.incoming import ForkBody
+from functions.runtime.api.problems import invalid_parameter, malformed
+from functions.runtime.api.requests import Request, body_as
+from functions.runtime.payloads import payload_key
+
+MAX_SIGNAL_BYTES = 256 * 1024
+"""A signal's payload as compact JSON."""
+INLINE_SIGNAL_BYTES = 1024
+"""A longer payload goes to the bucket: a run may hold a hundred of them (R10)."""
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+async def cancel(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """Cancel a run. A running one is told at its next renewal at the latest, and has then ended within seconds."""
+    return await _moved(desk, await desk.run(caller.tenant, id), CancelAsked(by=caller.owner))
+
+
+async def pause(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """Pause a run: no new step starts, deadlines stand still; what runs goes on to its end."""
+    return await _moved(desk, await desk.run(caller.tenant, id), PauseAsked(by=caller.owner))
+
+
+async def resume(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """Let a paused run go on. Its deadlines move by the length of the pause, those of `until` do not."""
+    return await _moved(desk, await desk.run(caller.tenant, id), ResumeAsked(by=caller.owner))
+
+
+async def redrive(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """Let a failed or cancelled run go on from there; what succeeded keeps its result."""
+    keyed = _keyed(request, Operation.REDRIVE, "")
+    return await _moved(desk, await desk.run(caller.tenant, id), RedriveAsked(by=caller.owner, keyed=keyed))
+
+
+async def signal(desk: Desk, caller: Caller, request: Request, *, id: str, name: str) -> Answer:
+    """Give a run a signal, with any JSON as its payload: the output of the wait that takes it."""
+    if not _NAME.fullmatch(name):
+        raise invalid_parameter("name", "a signal's name is a-z, then up to 62 of a-z, 0-9, _ and -")
+    value = request.json() if request.body.strip() else None
+    run = await desk.run(caller.tenant, id)
+    move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name))
+    # A repeat is answered as the first was, whatever has become of the run; nothing is stored for what is refused.
+    if replayed(run, move) is None:
+        check_operation(Operation.SIGNAL, run)
+        move = replace(move, payload=await _stored(desk, run, value))
+    done = await desk.control.carry_out(run, move)
+    return _answer(done.changed, SignalReceipt(seq=done.seq), keyed=move.keyed is not None)
+
+
+async def fork(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """Start a new run that takes over everything of this one that is not downstream of `from_step`."""
+    key = request.idempotency_key()
+    desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
+    body = body_as(ForkBody, request)
+    tickets = await desk.tickets.open()
+    asked = Fork(
+        from_step=body.from_step,
+        version=body.version,
+        input=body.input,
+        new_input="input" in body.model_fields_set,
+        request_hash=hashlib.sha256(request.body).hexdigest(),
+        key=key,
+        bound=caller.bound,
+    )
+    done = await desk.forker.fork(await desk.run(caller.tenant, id), asked)
+    answer = views.accepted(done.run, tickets, done.estimate)
+    headers = {"Location": answer.links.here} | ({"Idempotent-Replayed": "true"} if done.replayed else {})
+    return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
+
+
+async def _moved(desk: Desk, run: Run, move: Move) -> Answer:
+    """202 with the run as it is now; 200 when it was so before."""
+    done = await desk.control.carry_out(run, move)
+    answer = await shown(desk, done.run)
+    keyed = isinstance(move, RedriveAsked) and move.keyed is not None
+    return _answer(done.changed, answer.content, keyed=keyed, spill_prefix=answer.spill_prefix)
+
+
+def _answer(changed: bool, content: object, *, keyed: bool, spill_prefix: str = "") -> Answer:
+    headers = {"Idempotent-Replayed": "true"} if keyed and not changed else {}
+    return Answer(status=202 if changed else 200, content=content, headers=headers, spill_prefix=spill_prefix)
+
+
+def _keyed(request: Request, operation: Operation, name: str) -> Keyed | None:
+    """The request's idempotency key, for this operation alone, and what the request says."""
+    key = request.idempotency_key()
+    if key is None:
+        return None
+    return Keyed(key=_short(f"{operation}\0{key}".encode()), content=_short(f"{name}\0".encode() + request.body))
+
+
+def _short(data: bytes) -> str:
+    """96 bits of a hash: a run remembers at most a hundred of them."""
+    return hashlib.sha256(data).hexdigest()[:24]
+
+
+async def _stored(desk: Desk, run: Run, value: Json) -> Value:
+    try:
+        data = dump_payload(value)
+    except (ValueError, TypeError) as error:
+        raise malformed(str(error)) from error
+    if len(data) > MAX_SIGNAL_BYTES:
+        raise LimitExceeded("signal_bytes", f"a signal's payload has at most {MAX_SIGNAL_BYTES:,} bytes")
+    if len(data) <= INLINE_SIGNAL_BYTES:
+        return value
+    name = f"signals/{desk.services.ids.token()}"
+    return await desk.services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)

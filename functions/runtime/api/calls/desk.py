@@ -1,0 +1,104 @@
+"""What every call of the API stands on: the services, and what this process remembers between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from functions.engine.errors import NotFound
+from functions.engine.ports import RUN_ID, RunKey
+from functions.engine.run import Run
+from functions.runtime.api.access import SubmitRate
+from functions.runtime.api.control import Control
+from functions.runtime.api.forking import Forker
+from functions.runtime.api.incoming import MAX_WAIT_SECONDS
+from functions.runtime.api.submit import Submitter
+from functions.runtime.api.tickets import TicketOffice
+from functions.runtime.wiring import Services
+from functions.runtime.workflows import WorkflowCache
+
+FIRST_POLL_SECONDS = 0.05
+LAST_POLL_SECONDS = 1.0
+
+
+class Waiters:
+    """How many calls of this process hold their answer back, of how many that may."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting = 0
+
+    def enter(self) -> bool:
+        """Take one of the seats, if there is one."""
+        if self._waiting >= self._most:
+            return False
+        self._waiting += 1
+        return True
+
+    def leave(self) -> None:
+        """Give the seat back."""
+        self._waiting -= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """One per process."""
+
+    services: Services
+    workflows: WorkflowCache
+    submitter: Submitter
+    control: Control
+    forker: Forker
+    rate: SubmitRate
+    waiters: Waiters
+    tickets: TicketOffice
+
+    async def run(self, tenant: str, run_id: str) -> Run:
+        """A run's record, strongly consistent. Raises `NotFound`, for another tenant's run too."""
+        found = None
+        # What can't be an id is not asked for: it might not even be a key.
+        if RUN_ID.fullmatch(run_id):
+            found = await self.services.runs.get(RunKey(tenant=tenant, run_id=run_id), now=self.services.clock.now())
+        if found is None:
+            raise NotFound(f"there is no run {run_id[:100]!r}")
+        return found
+
+    async def run_once(self, tenant: str, run_id: str, *, until: Callable[[Run], bool], wait_seconds: float) -> Run:
+        """The run as soon as `until` holds of it, or as it is after `wait_seconds` (at most 25).
+
+        Polls the head, 50 ms doubling to 1 s; a process with `max_waiters` waiting answers at once.
+        """
+        clock = self.services.clock
+        end = clock.monotonic() + min(wait_seconds, MAX_WAIT_SECONDS)
+        run = await self.run(tenant, run_id)
+        if until(run) or wait_seconds <= 0 or not self.waiters.enter():
+            return run
+        try:
+            pause = FIRST_POLL_SECONDS
+            while not until(run):
+                left = end - clock.monotonic()
+                if left <= 0:
+                    break
+                await clock.sleep(min(pause, left))
+                pause = min(LAST_POLL_SECONDS, pause * 2)
+                run = await self.run(tenant, run_id)
+        finally:
+            self.waiters.leave()
+        return run
+
+
+def desk(services: Services) -> Desk:
+    """A desk on these services, with nothing remembered yet."""
+    settings = services.settings
+    workflows = WorkflowCache(services.catalog, settings.classes)
+    submitter = Submitter.on(services, workflows)
+    return Desk(
+        services=services,
+        workflows=workflows,
+        submitter=submitter,
+        control=Control(services, workflows),
+        forker=Forker(services, workflows, submitter),
+        rate=SubmitRate(settings.submits_per_minute),
+        waiters=Waiters(settings.max_waiters),
+        tickets=TicketOffice(services.secrets, services.clock, services.ids),
+    )

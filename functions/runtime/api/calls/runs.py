@@ -1,0 +1,112 @@
+"""Runs: submit, look at one, list them."""
+
+from __future__ import annotations
+
+import hashlib
+
+from functions.engine.errors import NotFound
+from functions.engine.lanes import Urgency
+from functions.engine.run import Run
+from functions.runtime.api import views
+from functions.runtime.api.access import Caller
+from functions.runtime.api.answers import Answer
+from functions.runtime.api.calls.desk import Desk
+from functions.runtime.api.http import RunList
+from functions.runtime.api.incoming import TAG_FILTER, RunQuery, RunsQuery, SubmitBody
+from functions.runtime.api.listing import Filters, page
+from functions.runtime.api.reading import whole
+from functions.runtime.api.requests import Request, body_as, query_as
+from functions.runtime.api.submit import Submission
+from functions.runtime.maps import Maps
+
+
+async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
+    """Accept a run. With an `Idempotency-Key`, a repeat of the same body answers 200 with the run of the first."""
+    key = request.idempotency_key()
+    desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
+    body = body_as(SubmitBody, request)
+    # Before anything is accepted: a run must not be refused after it was for want of a link.
+    tickets = await desk.tickets.open()
+    done = await desk.submitter.submit(submission_of(body, caller, sent=request.body, key=key))
+    answer = views.accepted(done.run, tickets, done.estimate)
+    headers = {"Location": answer.links.here}
+    if done.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
+
+
+def submission_of(body: SubmitBody, caller: Caller, *, sent: bytes, key: str | None) -> Submission:
+    """What a caller asks for; `sent` is what tells a repeat of it from another request with the same key."""
+    return Submission(
+        tenant=caller.tenant,
+        workflow=body.workflow,
+        workflow_version=body.version,
+        input=body.input,
+        urgency=Urgency(lane=body.lane, priority=body.priority),
+        bound=caller.bound,
+        tags=body.tags,
+        delay_seconds=float(body.delay),
+        request_hash=hashlib.sha256(sent).hexdigest(),
+        key=key,
+    )
+
+
+async def show(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
+    """A run, as it is or (`wait`) as soon as it has ended."""
+    query = query_as(RunQuery, request)
+    run = await desk.run_once(caller.tenant, id, until=lambda run: run.terminal, wait_seconds=query.wait)
+    return await shown(desk, run, query)
+
+
+async def shown(desk: Desk, run: Run, query: RunQuery | None = None) -> Answer:
+    """The answer that shows a run as `query` wants it."""
+    query = query or RunQuery()
+    run = await whole(desk.services, run)
+    content = await views.run_view(
+        run,
+        payloads=views.Payloads(blobs=desk.services.blobs, inline=query.inline),
+        tickets=await desk.tickets.open(),
+        step_names=await _step_names(desk, run),
+        progress=await Maps(desk.services).progress(run) if query.progress else {},
+        only=None if query.steps is None else frozenset() if query.steps == ["none"] else frozenset(query.steps),
+    )
+    return Answer(content=content, spill_prefix=_prefix(run))
+
+
+async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
+    """Runs, newest first. A page may hold fewer than `limit` and still have a `next_cursor`."""
+    query = query_as(RunsQuery, request)
+    filters = Filters(
+        statuses=frozenset(query.status), workflows=frozenset(query.workflow), tags=tuple(map(_tag, query.tag))
+    )
+    found = await page(
+        desk.services.runs,
+        caller.tenant,
+        filters,
+        limit=query.limit,
+        cursor=query.cursor,
+        now=desk.services.clock.now(),
+    )
+    tickets = await desk.tickets.open()
+    content = RunList(
+        runs=[views.listed(run, cursor, tickets) for run, cursor in found.runs], next_cursor=found.next_cursor
+    )
+    return Answer(content=content, spill_prefix=f"{caller.tenant}/lists")
+
+
+async def _step_names(desk: Desk, run: Run) -> tuple[str, ...]:
+    """The steps of a run's workflow: its record has only those that something has happened to."""
+    try:
+        workflow = await desk.workflows.get(run.tenant, run.workflow, run.workflow_version)
+    except NotFound:
+        return ()  # the record is what counts; a run can be shown without its document
+    return tuple(workflow.steps)
+
+
+def _prefix(run: Run) -> str:
+    return f"{run.tenant}/{run.id}/{run.submission}"
+
+
+def _tag(text: str) -> tuple[str, str | None]:
+    found = TAG_FILTER.fullmatch(text)
+    return (text, None) if found is None else (found[1], found[2])

@@ -1,0 +1,149 @@
+"""Runs, newest first: the index finds, the row decides, the cursor is the last index key looked at (R16).
+
+A row that newer code wrote is passed over: it is shown again by code that can read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from functions.engine.errors import InvalidCursor
+from functions.engine.ports import RUN_ID, Bucket, IndexKey, RunKey, RunStore
+from functions.engine.run import Run, Status
+from functions.runtime.api import cursors
+from functions.runtime.heads import legible
+
+MAX_EXAMINED = 1_000
+"""Index keys looked at for one page: a rare filter gets short pages instead of a slow answer."""
+_FURTHER = 250
+"""Index keys asked of each bucket after the first look: about 24 KB of them."""
+_BATCH = 100  # BatchGetItem takes 100 keys
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BUCKETS = {
+    Status.SUCCEEDED: Bucket.SUCCEEDED,
+    Status.FAILED: Bucket.FAILED,
+    Status.CANCELLED: Bucket.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a listed run must be: one of these, where any are named. `tags`: all of them (value None: any value)."""
+
+    statuses: frozenset[Status] = frozenset()
+    workflows: frozenset[str] = frozenset()
+    tags: tuple[tuple[str, str | None], ...] = ()
+
+    def match(self, run: Run) -> bool:
+        """Whether a row is to be shown."""
+        return (
+            (not self.statuses or run.status in self.statuses)
+            and (not self.workflows or run.workflow in self.workflows)
+            and all(name in run.tags and value in (None, run.tags[name]) for name, value in self.tags)
+        )
+
+    def buckets(self) -> tuple[str, ...]:
+        """The partitions of the index that can hold such runs, the active one first."""
+        if not self.statuses:
+            return Bucket.ALL
+        wanted = {_BUCKETS.get(status, Bucket.ACTIVE) for status in self.statuses}
+        return tuple(bucket for bucket in Bucket.ALL if bucket in wanted)
+
+    def key(self) -> str:
+        """A text that is equal for equal filters."""
+        tags = sorted(f"{name}={value}" if value is not None else name for name, value in self.tags)
+        return json.dumps([sorted(self.statuses), sorted(self.workflows), tags])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Runs with the cursor after each; `next_cursor` is None only at the end of the list."""
+
+    runs: tuple[tuple[Run, str], ...]
+    next_cursor: str | None
+
+
+async def page(
+    store: RunStore, tenant: str, filters: Filters, *, limit: int, cursor: str | None, now: datetime
+) -> Page:
+    """Up to `limit` runs of a tenant. Raises `InvalidCursor` for a cursor of another tenant, filter, or maker."""
+    before = None if cursor is None else _position(cursor, tenant, filters)
+    shown: list[tuple[Run, str]] = []
+    examined = 0
+    while True:
+        # What the first look did not fill is rare: look at much at once then.
+        look = limit if examined == 0 else max(limit, _FURTHER)
+        keys, more = await _keys(store, tenant, filters.buckets(), limit=look, before=before)
+        start = 0
+        while start < len(keys) and len(shown) < limit:
+            # First as many rows as are missing: without a rare filter, no row is read that is not shown.
+            wanted = min(limit - len(shown), _BATCH) if start == 0 else _BATCH
+            part = keys[start : start + wanted]
+            rows = (await legible(store, [RunKey(tenant=tenant, run_id=key.run_id) for key in part], now=now)).runs
+            for key in part:
+                before = key
+                examined += 1
+                start += 1
+                run = rows.get(RunKey(tenant=tenant, run_id=key.run_id))
+                if run is not None and filters.match(run):
+                    shown.append((run, _cursor(key, filters)))
+                    if len(shown) == limit:
+                        break
+        more = more or start < len(keys)
+        if not more or before is None:
+            return Page(runs=tuple(shown), next_cursor=None)
+        if len(shown) >= limit or examined >= MAX_EXAMINED:
+            return Page(runs=tuple(shown), next_cursor=_cursor(before, filters))
+
+
+async def _keys(
+    store: RunStore, tenant: str, buckets: Sequence[str], *, limit: int, before: IndexKey | None
+) -> tuple[list[IndexKey], bool]:
+    """The next index keys over all buckets, newest first, each run once; and whether there are more.
+
+    The active bucket first, then the others at once: a run that ends meanwhile is then seen in the
+    bucket it left or in the one it entered, not in neither.
+    """
+    found: dict[str, IndexKey] = {}
+    horizon: tuple[datetime, str] | None = None
+    first = await store.page(tenant, buckets[0], limit=limit, before=before)
+    others = await asyncio.gather(*(store.page(tenant, bucket, limit=limit, before=before) for bucket in buckets[1:]))
+    for keys in (first, *others):
+        for key in keys:
+            found.setdefault(key.run_id, key)
+        if len(keys) >= limit:
+            # Behind its last key this bucket may hold more; nothing older may be shown before that.
+            last = _order(keys[-1])
+            horizon = last if horizon is None else max(horizon, last)
+    ordered = sorted(found.values(), key=_order, reverse=True)
+    if horizon is None:
+        return ordered, False
+    return [key for key in ordered if _order(key) >= horizon], True
+
+
+def _order(key: IndexKey) -> tuple[datetime, str]:
+    return key.created_at, key.run_id
+
+
+def _listing(tenant: str, filters: Filters) -> str:
+    return f"runs\0{tenant}\0{filters.key()}"
+
+
+def _cursor(key: IndexKey, filters: Filters) -> str:
+    milliseconds = (key.created_at - _EPOCH) // timedelta(milliseconds=1)
+    return cursors.encode(f"{milliseconds}.{key.run_id}", _listing(key.tenant, filters))
+
+
+def _position(cursor: str, tenant: str, filters: Filters) -> IndexKey:
+    milliseconds, separator, run_id = cursors.decode(cursor, _listing(tenant, filters)).partition(".")
+    try:
+        created_at = _EPOCH + timedelta(milliseconds=int(milliseconds))
+    except (ValueError, OverflowError) as error:
+        raise InvalidCursor("the cursor is broken") from error
+    if not separator or not RUN_ID.fullmatch(run_id):
+        raise InvalidCursor("the cursor is broken")
+    return IndexKey(tenant=tenant, run_id=run_id, created_at=created_at)

@@ -1,0 +1,1 @@
+"""The nets under every message: what the sweeper does in a pass."""

@@ -1,0 +1,214 @@
+"""What the sweeper does each minute: the net below everything that may be lost (R14).
+
+It looks after all active runs, a part of them in each pass: dead leases, queued runs past their
+deadline, queued runs whose envelope is gone. It rings for waiting runs that are due, and repairs
+queue places. All of it may be done twice, or by two at once; none of it grows with the number of
+runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from functions.engine.decide import QUEUE_GRACE
+from functions.engine.errors import InfrastructureError
+from functions.engine.lease import abandoned
+from functions.engine.message import QueueName, envelope_of
+from functions.engine.run import Run, Status
+from functions.engine.terms import Terms
+from functions.runtime.sweeper.repair import repair
+from functions.runtime.sweeper.rotation import MAX_READ, Cursor, Rotation
+from functions.runtime.sweeper.wakes import Outbox, Wakes
+from functions.runtime.telemetry import Metric, count, measure
+from functions.runtime.wiring import Services
+
+OLD = timedelta(days=1)
+"""A run queued for so long has its envelope sent again each time as much has passed, whatever its lane holds."""
+
+Settle = Callable[[Run], Awaitable[bool]]
+"""Decides a queued run anew (`Swept`), commits, and returns its place; whether it ended the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepReport:
+    """What a pass did.
+
+    `rung` counts wakes for due runs, `lost` those of them that were sent before and came to nothing, `looked_at` active
+    runs, `rescued` wakes for runs with a dead lease, `settled` queued runs that were out of time, `resent` envelopes,
+    `healed` leaked queue places, `failed` what a service refused, `foreign` runs of a class that is not configured
+    here. `turn_seconds`: how long the cursor took for all runs, where a turn ended.
+    """
+
+    rung: int
+    lost: int
+    looked_at: int
+    rescued: int
+    settled: int
+    resent: int
+    healed: int
+    failed: int
+    foreign: int
+    turn_seconds: float | None
+
+
+async def sweep(services: Services, terms: Terms, *, now: datetime, settle: Settle) -> SweepReport:
+    """One pass. What fails for one run is counted and left to the next pass.
+
+    Each part is tried though another failed; then an ExceptionGroup of their `InfrastructureError`s is raised.
+    """
+    one_pass = _Pass(services, terms, now, settle)
+    errors: list[Exception] = []
+    parts = (
+        one_pass.measure_queues,
+        one_pass.rotate,
+        one_pass.ring_for_due,
+        one_pass.sample_places,
+        one_pass.repair_places,
+    )
+    for part in parts:
+        try:
+            await part()
+        except InfrastructureError as error:
+            errors.append(error)
+    report = one_pass.report()
+    if repaired := report.lost + report.rescued + report.settled + report.resent:
+        count(Metric.REPAIRED, repaired)
+    for class_name, seconds in one_pass.overdue_seconds().items():
+        measure(Metric.OVERDUE, seconds, of=(class_name,))
+    if one_pass.turn_so_far_seconds is not None:
+        measure(Metric.SWEEP_TURN_SECONDS, one_pass.turn_so_far_seconds)
+    if errors:
+        raise ExceptionGroup("parts of the sweep failed", errors)
+    return report
+
+
+class _Pass:
+    """One pass: its parts, and what they share."""
+
+    def __init__(self, services: Services, terms: Terms, now: datetime, settle: Settle) -> None:
+        self._services = services
+        self._terms = terms
+        self._now = now
+        self._settle = settle
+        self._classes = services.settings.classes
+        self._abandoned: list[Run] = []
+        # Lanes that read empty now and in the pass before, and when that pass was.
+        self._empty: Mapping[QueueName, datetime] = {}
+        self._oldest: Mapping[str, datetime] = {}
+        self._done: Counter[str] = Counter()
+        self._turn_seconds: float | None = None
+        self.turn_so_far_seconds: float | None = None
+        self._outbox = Outbox(services.queue, self._done)
+        self._wakes = Wakes(services, self._outbox, now, self._done)
+
+    def report(self) -> SweepReport:
+        """What was done up to now."""
+        counts = {name: self._done[name] for name in SweepReport.__slots__ if name != "turn_seconds"}
+        return SweepReport(**counts, turn_seconds=self._turn_seconds)
+
+    def overdue_seconds(self) -> Mapping[str, float]:
+        """For each class that was asked how long that run is overdue for which nobody has come for longest (0: none).
+
+        A class whose due runs are not known has a figure only where another run is known to be overdue.
+        """
+        since = dict(self._wakes.overdue_since)
+        for run in self._abandoned:
+            if run.lease_until is not None:
+                since[run.class_name] = min(run.lease_until, since.get(run.class_name, self._now))
+        known = [name for name in self._classes if name in self._wakes.asked or name in since]
+        return {name: max(0.0, (self._now - since.get(name, self._now)).total_seconds()) for name in known}
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    async def measure_queues(self) -> None:
+        """How many wakes each class can take, and which lanes are empty for the second time."""
+        await self._wakes.measure()
+        empty = [lane for lane in self._lanes() if await self._is_empty(lane)]
+        before = await self._services.marks.get("sweep.empty") or {}
+        self._empty = {lane: datetime.fromisoformat(before[str(lane)]) for lane in empty if str(lane) in before}
+        await self._services.marks.put("sweep.empty", {str(lane): self._now.isoformat() for lane in empty})
+
+    async def rotate(self) -> None:
+        """Looks after the next active runs, then rings for those whose worker died."""
+        services = self._services
+        cursor = Cursor.from_json(await services.marks.get("sweep.cursor"), now=self._now)
+        rotation = Rotation(services.runs, await services.tokens.tenants(), cursor, limit=services.settings.sweep_batch)
+        # In parts: a pass's records together may be more than a small process holds.
+        part: list[Run] = []
+        async for run in rotation.heads(now=self._now):
+            part.append(run)
+            if len(part) == MAX_READ:
+                await self._look_after_all(part, cursor.last_began_at)
+                part = []
+        await self._look_after_all(part, cursor.last_began_at)
+        self.turn_so_far_seconds = (self._now - cursor.began_at).total_seconds()
+        if rotation.ended:
+            self._turn_seconds = self.turn_so_far_seconds
+        known = rotation.cursor.last_oldest
+        self._oldest = rotation.cursor.oldest if known is None else known
+        await services.marks.put("sweep.cursor", rotation.cursor.to_json())
+        await self._wakes.rescue(self._abandoned)
+
+    async def ring_for_due(self) -> None:
+        """Wakes for what is overdue, and for what comes due in the time ahead, that has none on its way."""
+        await self._wakes.ring_for_due()
+
+    async def sample_places(self) -> None:
+        """Tells the places counters what was seen; they measure their drain and adopt the configured bound."""
+        for name in self._classes:
+            await self._services.places.sample(name, now=self._now, oldest_accepted_at=self._oldest.get(name))
+
+    async def repair_places(self) -> None:
+        """Gives leaked places back to their class's bound."""
+        self._done["healed"] += await repair(self._services, now=self._now)
+
+    # --- one run --------------------------------------------------------------------------------
+
+    async def _look_after_all(self, runs: Sequence[Run], last_turn: datetime | None) -> None:
+        self._done["looked_at"] += len(runs)
+        await asyncio.gather(*(self._look_after(run, last_turn) for run in runs))
+
+    async def _look_after(self, run: Run, last_turn: datetime | None) -> None:
+        if run.class_name not in self._classes or run.lane not in self._classes[run.class_name].lanes:
+            self._done["foreign"] += 1
+        elif abandoned(run, self._now, self._terms):
+            self._abandoned.append(run)
+        elif run.status is Status.QUEUED and self._out_of_time(run):
+            await self._settle_one(run)
+        elif run.status is Status.QUEUED and self._envelope_lost(run, last_turn):
+            await self._outbox.send("resent", run, _lane(run), envelope_of(run))
+
+    def _out_of_time(self, run: Run) -> bool:
+        first = run.deadline if run.queue_deadline is None else min(run.deadline, run.queue_deadline)
+        return first + QUEUE_GRACE <= self._now
+
+    def _envelope_lost(self, run: Run, last_turn: datetime | None) -> bool:
+        """Queued since before its lane first read empty, or another whole day since the turn before."""
+        empty_since = self._empty.get(_lane(run))
+        if empty_since is not None and run.created_at <= empty_since:
+            return True
+        days = (self._now - run.created_at) // OLD
+        days_then = 0 if last_turn is None else max(0, (last_turn - run.created_at) // OLD)
+        return days > days_then
+
+    async def _settle_one(self, run: Run) -> None:
+        try:
+            async with self._outbox.few:
+                self._done["settled"] += await self._settle(run)
+        except InfrastructureError as error:
+            self._outbox.failed(run, error)
+
+    def _lanes(self) -> list[QueueName]:
+        return [QueueName(class_name=name, role=lane) for name, c in self._classes.items() for lane in c.lanes]
+
+    async def _is_empty(self, lane: QueueName) -> bool:
+        depth = await self._services.queue.depth(lane)
+        return depth.visible + depth.delayed == 0  # what is in flight may be lost with its worker
+
+
+def _lane(run: Run) -> QueueName:
+    return QueueName(class_name=run.class_name, role=run.lane)

@@ -1,0 +1,105 @@
+"""One item of a map: its attempts, one after the other in one worker, to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from functions.engine.expressions import ExpressionError
+from functions.engine.fanout import ItemError, ItemResult, item_input
+from functions.engine.retry import delay
+from functions.engine.run import Fault, Run
+from functions.engine.values import Json
+from functions.engine.workflow import Step
+from functions.runtime.wiring import Services
+from functions.runtime.worker.attempts import Attempts, Failed, Job
+
+LONGEST_PAUSE = timedelta(minutes=1)
+"""Longest delay between two attempts at an item: it is waited for in the worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """There is no time left for a further attempt at the item; `fault` is what the last one met, if there was one."""
+
+    index: int
+    fault: Fault | None
+
+    def given_up(self) -> ItemResult:
+        """The item as failed: nobody else will go on with it."""
+        fault = self.fault or Fault(type="no_time", message="there was no time to begin the item")
+        return _failed(self.index, fault)
+
+
+class Items:
+    """Works on items of one map of one run. `horizon` says until when attempts may go on (None: without end)."""
+
+    def __init__(
+        self,
+        services: Services,
+        attempts: Attempts,
+        run: Run,
+        step: Step,
+        plan: Json,
+        *,
+        horizon: Callable[[], datetime | None],
+    ) -> None:
+        self._services = services
+        self._attempts = attempts
+        self._run = run
+        self._step = step
+        self._plan = plan
+        self._horizon = horizon
+
+    async def work(self, index: int) -> ItemResult | Unfinished:
+        """The item's end, after as many attempts as its step grants it, or as there is time for."""
+        try:
+            value = item_input(self._step.input, self._plan, index)
+        except ExpressionError as error:
+            return _failed(index, Fault(type="expression_error", message=str(error)))
+        fault: Fault | None = None
+        pause = timedelta(0)
+        for number in range(1, self._step.retry.max_attempts + 1):
+            if not self._time_for(pause):
+                return Unfinished(index=index, fault=fault)
+            if pause:
+                await self._services.clock.sleep(pause.total_seconds())
+            outcome = await self._attempts.run(self._job(index, number, value), emit=_nowhere)
+            if not isinstance(outcome, Failed):
+                return ItemResult(index=index, output=outcome.output)
+            fault = outcome.fault
+            if not outcome.retryable:
+                break
+            chance = self._services.ids.random()
+            wait = delay(self._step.retry, failures=number, chance=chance, after_seconds=outcome.after)
+            pause = min(wait, LONGEST_PAUSE)
+        assert fault is not None, "a step grants at least one attempt"
+        return _failed(index, fault)
+
+    def _time_for(self, pause: timedelta) -> bool:
+        horizon = self._horizon()
+        needed = pause + timedelta(seconds=self._step.timeout_seconds)
+        return horizon is None or self._services.clock.now() + needed <= horizon
+
+    def _job(self, index: int, number: int, value: Json) -> Job:
+        return Job(
+            tenant=self._run.tenant,
+            run_id=self._run.id,
+            submission=self._run.submission,
+            step=self._step.name,
+            index=index,
+            attempt=number,
+            epoch=self._run.epoch,
+            task=self._step.task,
+            input=value,
+            timeout_seconds=self._step.timeout_seconds,
+        )
+
+
+def _failed(index: int, fault: Fault) -> ItemResult:
+    return ItemResult(index=index, error=ItemError(index=index, type=fault.type, message=fault.message))
+
+
+def _nowhere(data: Json) -> None:
+    """Items' progress goes nowhere: thousands of them would fill the run's journal."""

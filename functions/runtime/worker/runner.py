@@ -1,0 +1,290 @@
+"""From a received message to what becomes of it: claim its run and hold it, drop it, or hand it back (R2–R5, R7).
+
+A runner serves many messages at once; none of them can take another along. Suspects, runs whose
+last worker died, are never worked on beside others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from functions.engine.due import (
+    SUSPECT_RECEIVES,
+    Apart,
+    Drop,
+    HandBack,
+    Look,
+    Tell,
+    Verdict,
+    on_envelope,
+    on_wake,
+)
+from functions.engine.errors import InfrastructureError, Unavailable
+from functions.engine.events import Claimed, Event, MapRang, MapSeen
+from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
+from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
+from functions.engine.run import Run, Status
+from functions.engine.terms import ENVELOPE_LIFE, MAX_DELAY
+from functions.runtime.telemetry import Metric, about, count, logger
+from functions.runtime.terms import terms_of
+from functions.runtime.wiring import Services
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.looks import Looks
+from functions.runtime.worker.shell import Ended, Lost, Shell
+from functions.runtime.workflows import WorkflowCache
+
+CLOCK_RESOLUTION = 2.0
+"""Seconds of difference that an answer's `Date` header can't tell from none: it is cut to the second, and late."""
+
+OUTAGE_DELAY = timedelta(seconds=60)
+"""First delay of a message that met an infrastructure fault; it doubles with each further one (R5)."""
+
+UNREADABLE_SECONDS = 60
+"""How long a message that can't be read is hidden; after ten deliveries it is a dead letter."""
+
+LOOKS = 3
+"""How often one delivery decides anew after a lost race, before the message is handed back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The message has served: delete it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Back:
+    """Show the message again after this many seconds."""
+
+    seconds: int
+
+
+Disposition = Done | Back
+Isolate = Callable[[Received], Awaitable[Disposition]]
+
+
+def wake_of(message: Message) -> Wake:
+    """A message that asks for a look at the same run."""
+    if isinstance(message, Wake):
+        return message
+    return Wake(
+        tenant=message.tenant,
+        run_id=message.run_id,
+        submission=message.submission,
+        class_name=message.class_name,
+    )
+
+
+class Runner:
+    """Works on messages, many at once.
+
+    `worker` is this process's name in the journal. `isolate` works on a suspect in a process of its
+    own; without it (a Lambda whose `resume` mapping has batches of one) suspects are worked on here.
+    `alone` says that this process has a single message in hand, whatever queue it came from: then a
+    suspect is apart already.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        workflows: WorkflowCache,
+        attempts: Attempts,
+        *,
+        worker: str,
+        isolate: Isolate | None = None,
+        alone: bool = False,
+    ) -> None:
+        self._services = services
+        self._workflows = workflows
+        self._attempts = attempts
+        self._worker = worker
+        self._isolate = isolate
+        self._settings = services.settings
+        self._looks = Looks(services, workflows)
+        self._alone = alone
+        self._horizon: datetime | None = None
+        self._shells: set[Shell] = set()
+
+    def hurry(self, horizon: datetime) -> None:
+        """Let every run go as soon as nothing of it runs, and start nothing that would still run at `horizon`."""
+        self._horizon = horizon
+        for shell in self._shells:
+            shell.hurry(horizon)
+
+    async def handle(self, received: Received, *, horizon: datetime | None = None) -> Disposition:
+        """Work on one message until its run is out of hand. Raises nothing but bugs."""
+        message = received.message
+        if message is None:
+            count(Metric.UNREADABLE)
+            logger().error(
+                "a message can't be read" if not received.newer else "a message is newer than this code",
+                extra={"queue": str(received.queue), "message_id": received.message_id},
+            )
+            return Back(seconds=UNREADABLE_SECONDS)
+        if horizon is not None:
+            self._horizon = horizon
+        with about(message.run_id):
+            return await self._handle(received, message)
+
+    async def _handle(self, received: Received, message: Message) -> Disposition:
+        try:
+            self._check_clock()
+            if received.receives >= SUSPECT_RECEIVES and not self._is_apart(received):
+                return await self._send_apart(message)
+            if received.queue.role == RESUME and isinstance(message, Envelope) and self._isolate is not None:
+                return await self._isolate(received)
+            if isinstance(message, Wake):
+                return await self._follow(received, message, await self._row(message))
+            return await self._open(received, message)
+        except InfrastructureError as error:
+            return await self._put_back(received, message, error)
+
+    def _check_clock(self) -> None:
+        """A process whose clock is off AWS's by more than the skew it grants others does no work (R11)."""
+        offset = self._services.clock_offset()
+        if offset is not None and abs(offset) > max(self._services.settings.clock_skew_seconds, CLOCK_RESOLUTION):
+            raise Unavailable(f"this machine's clock is {offset:+.1f} s off AWS's")
+
+    # --- decisions ------------------------------------------------------------------------------
+
+    async def _open(self, received: Received, envelope: Envelope) -> Disposition:
+        """A fresh envelope is claimed blindly, in one write; an old one is looked up first."""
+        age = self._now() - envelope.accepted_at
+        # A run created from so old an envelope returns no place: its hour of the counter may be repaired by then (R6).
+        if age.total_seconds() > self._services.settings.place_void_seconds:
+            row = await self._row(envelope)
+            if row is None and age > ENVELOPE_LIFE:
+                count(Metric.DROPPED)
+                logger().warning("an envelope older than 14 days creates no run", extra={"run_id": envelope.run_id})
+                return Done()
+            return await self._follow(received, envelope, row)
+        outcome = await self._hold(first_version(envelope), FirstClaim(submission=envelope.submission))
+        if isinstance(outcome, Lost) and not outcome.held:
+            return await self._follow(received, envelope, outcome.row)
+        return self._after(outcome)
+
+    async def _follow(self, received: Received, message: Message, row: Run | None) -> Disposition:
+        """Do what the row says of the message; after a lost race, what the new row says."""
+        for _ in range(LOOKS):
+            verdict = self._verdict(received, message, row)
+            match verdict:
+                case Drop():
+                    if isinstance(message, Envelope):
+                        count(Metric.DUPLICATES)
+                    logger().debug("dropped", extra={"run_id": message.run_id, "why": verdict.why})
+                    return Done()
+                case HandBack():
+                    if row is not None and row.status is Status.RUNNING:  # else it only came a moment early
+                        count(Metric.DUPLICATES)
+                    return Back(seconds=max(1, math.ceil((verdict.until - self._now()).total_seconds())))
+                case Apart() if not self._is_apart(received):
+                    # There is a row: a look is all that has to be asked for.
+                    return await self._send_apart(wake_of(message))
+                case Apart() if self._isolate is not None:
+                    return await self._isolate(received)
+                case Tell() if row is not None:
+                    row = await self._looks.note(row, [MapRang(step=verdict.map_step)], terms_of(self._settings))
+                    if row is None:
+                        return Done()
+                case Look() if row is not None:
+                    seen = await self._looks.at(row, verdict.maps)
+                    going_on = [sight for sight in seen if isinstance(sight, MapSeen)]
+                    if len(going_on) == len(seen) and not verdict.due_besides:
+                        row = await self._looks.note(row, going_on, terms_of(self._settings))
+                        if row is None:
+                            return Done()
+                        continue
+                    outcome = await self._hold(*self._basis(message, row), news=seen)
+                    if not isinstance(outcome, Lost) or outcome.held:
+                        return self._after(outcome)
+                    row = outcome.row
+                case _:
+                    outcome = await self._hold(*self._basis(message, row))
+                    if not isinstance(outcome, Lost) or outcome.held:
+                        return self._after(outcome)
+                    row = outcome.row
+        return Back(seconds=1)
+
+    def _is_apart(self, received: Received) -> bool:
+        """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""
+        return self._alone or received.queue.role == RESUME
+
+    def _verdict(self, received: Received, message: Message, row: Run | None) -> Verdict:
+        terms = terms_of(self._services.settings)
+        if isinstance(message, Wake):
+            return on_wake(message, row, self._now(), terms, receives=received.receives)
+        return on_envelope(message, row, self._now(), terms, receives=received.receives)
+
+    @staticmethod
+    def _basis(message: Message, row: Run | None) -> tuple[Run, Condition]:
+        """The record to claim. Only an envelope creates one, and an old one that does has no place to return."""
+        if row is not None:
+            return row, Replaces(version=row.version, submission=row.submission)
+        assert isinstance(message, Envelope), "a wake without a row is dropped"
+        return replace(first_version(message), place=None), FirstClaim(submission=message.submission)
+
+    async def _hold(self, base: Run, condition: Condition, *, news: Sequence[Event] = ()) -> Ended | Lost:
+        workflow = await self._workflows.get(base.tenant, base.workflow, base.workflow_version)
+        terms = terms_of(self._services.settings, self._horizon)
+        claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
+        shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news)
+        self._shells.add(shell)
+        try:
+            outcome = await shell.run(base, condition)
+        finally:
+            self._shells.discard(shell)
+        if isinstance(outcome, Lost) and outcome.row is not base:
+            _count_loss(outcome, base.class_name)
+        return outcome
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def _after(self, outcome: Ended | Lost) -> Disposition:
+        if isinstance(outcome, Lost):
+            logger().warning("a run was lost while it was held", extra={"run_id": outcome.run_id})
+            # Somebody else's run needs this message no more; one whose lease ran out does.
+            return Done() if outcome.row is not None else Back(seconds=1)
+        run = outcome.run
+        if not run.terminal:
+            facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
+            logger().debug("run let go", extra=facts)
+        return Done()
+
+    async def _send_apart(self, message: Message) -> Disposition:
+        """Move a message to the `resume` queue, where suspects are alone."""
+        await self._services.queue.send(QueueName(class_name=message.class_name, role=RESUME), message)
+        return Done()
+
+    async def _put_back(self, received: Received, message: Message, error: InfrastructureError) -> Disposition:
+        """An infrastructure fault is nobody's crash: a copy goes back, so that receives count crashes only (R5)."""
+        delay = min(OUTAGE_DELAY * 2 ** min(message.outages, 8), MAX_DELAY)
+        count(Metric.OUTAGES)
+        logger().error(
+            "a service failed; the message goes back", extra={"run_id": message.run_id, "error": repr(error)}
+        )
+        seconds = int(delay.total_seconds())
+        try:
+            copy = replace(message, outages=message.outages + 1)
+            await self._services.queue.send(received.queue, copy, delay_seconds=seconds)
+        except InfrastructureError:
+            return Back(seconds=seconds)
+        return Done()
+
+    async def _row(self, message: Message) -> Run | None:
+        return await self._services.runs.get(RunKey(tenant=message.tenant, run_id=message.run_id), now=self._now())
+
+    def _now(self) -> datetime:
+        return self._services.clock.now()
+
+
+def _count_loss(lost: Lost, class_name: str) -> None:
+    """Somebody else has the run. A holder that learned it by a write was fenced off; else its lease ran out."""
+    of_class = (class_name,)
+    if not lost.held:
+        return count(Metric.CLAIMS_LOST, of=of_class)
+    count(Metric.RUNS_LOST, of=of_class)
+    if lost.row is not None:
+        count(Metric.FENCED_WRITES, of=of_class)
+    return None

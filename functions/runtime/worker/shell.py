@@ -1,0 +1,379 @@
+"""One writer loop per run: decide, commit, act, until the run ends, is let go, or is lost (R3).
+
+Results, timers, renewals and lost races are all events of this one loop, so at most one put is in
+flight. The loop is level-triggered: after a put that failed or was not answered it goes by the
+record that stands; while that record's owner is this loop's claim id it is its own, whichever put
+made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from functions.engine.decide import Decision, decide
+from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt, StartMap, StopMap
+from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Unanswered
+from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
+from functions.engine.journal import Entry
+from functions.engine.ports import Condition, Replaces, RunKey
+from functions.engine.progress import next_timer, watched
+from functions.engine.run import Run, Status, StepStatus
+from functions.engine.terms import Terms
+from functions.engine.values import Json, Loaded
+from functions.engine.workflow import Workflow
+from functions.runtime.aftermath import Aftermath
+from functions.runtime.payloads import Payloads
+from functions.runtime.reckoning import committed, ended, new_entries
+from functions.runtime.telemetry import Metric, count, observe
+from functions.runtime.wiring import Services
+from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.executions import Attempt, Executions
+from functions.runtime.worker.preparation import Preparation
+from functions.runtime.worker.tenure import Tenure
+
+EMIT_SECONDS = 1.0
+"""Progress is written at most this often, unless something else is written anyway."""
+
+GLANCE_SECONDS = 1.0
+"""While an operator's move may mean work at once, the record is read this often (R10)."""
+
+STUCK_SECONDS = 1.0
+"""When a due timer changed nothing (no time left to start what it is for), it is looked at again after this."""
+
+PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
+"""Pauses after a put that was refused or not answered; the last one repeats."""
+
+TRIES_TO_CLAIM = 3
+"""How often a claim is tried against refusals before its message goes back on its way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The run is terminal or let go, by this loop's own commit or by an operator's."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The run is somebody else's, or the lease ran out; `held` says whether it ever was ours.
+
+    `row` is the record that stands, where it is known.
+    """
+
+    run_id: str
+    row: Run | None
+    held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Put:
+    """A put under way: how many events of the inbox it carries, and what follows when it is done.
+
+    `entries` is what it adds to the journal, `renewal` whether it renews the lease because it was time to.
+    """
+
+    run: Run
+    events: int
+    entries: Sequence[Entry]
+    renewal: bool
+    effects: tuple[Effect, ...]
+    sent: float
+
+
+class Shell:
+    """Claims one run and holds it. `news` is what is known already beside its record: the ends of its maps."""
+
+    def __init__(
+        self,
+        services: Services,
+        attempts: Attempts,
+        workflow: Workflow,
+        terms: Terms,
+        *,
+        claim: Claimed,
+        news: Sequence[Event] = (),
+    ) -> None:
+        self._runs = services.runs
+        self._clock = services.clock
+        self._by_workflow = services.settings.workflow_metrics
+        self._workflow = workflow
+        self._terms = terms
+        self._claim = claim
+        self._payloads = Payloads(services.runs, services.blobs, services.clock)
+        self._executions = Executions(
+            services, attempts, workflow, self._payloads, self._post, horizon=lambda: self._terms.horizon
+        )
+        self._aftermath = Aftermath(services)
+        self._preparation = Preparation(services, workflow, self._payloads)
+        self._inbox: list[Event] = [claim, *news]
+        self._news = asyncio.Event()
+        self._unanswered: dict[str, _Put] = {}
+        self._inputs: dict[Attempt, Json] = {}
+        self._refusals = 0
+        self._held = False
+        self._stuck = False
+        self._seen = 0.0
+        self._waited = 0.0
+        self._tenure = Tenure(self._clock, lease=terms.lease, skew=terms.skew, at_end=self._executions.halt)
+
+    async def run(self, base: Run, condition: Condition) -> Ended | Lost:
+        """Claim the run whose record is `base` (version 1 from an envelope, or as read) and hold it to its end.
+
+        Raises an `InfrastructureError` when the claim can't be made.
+        """
+        self._record, self._condition = base, condition
+        self._key = RunKey(tenant=base.tenant, run_id=base.id)
+        try:
+            began = self._clock.monotonic()
+            lost = await self._write()
+            while lost is None:
+                if self._held and not self._at_it():
+                    took = self._clock.monotonic() - began - self._executions.at_work.seconds - self._waited
+                    observe(Metric.ENGINE_OVERHEAD, 1_000 * max(0.0, took), of=(base.class_name,))
+                    return Ended(run=self._record)
+                lost = await self._turn() if self._held else await self._write()
+            return lost
+        except asyncio.CancelledError:
+            # Whoever breaks a run off has no time for what can be lost.
+            self._aftermath.abandon()
+            raise
+        finally:
+            self._tenure.stop()
+            try:
+                await self._executions.stop()
+            except asyncio.CancelledError:
+                self._aftermath.abandon()
+                raise
+            finally:
+                await self._aftermath.done()
+
+    def _at_it(self) -> bool:
+        """Whether there is anything left for this holder: of a paused run, until its attempts have ended."""
+        record = self._record
+        paused = record.status is Status.PAUSED and record.lease_until is not None
+        return record.status is Status.RUNNING or paused
+
+    def hurry(self, horizon: datetime) -> None:
+        """From now on start nothing that would still run at `horizon`; let the run go when nothing runs."""
+        self._terms = replace(self._terms, horizon=horizon)
+        self._stuck = False
+        self._news.set()
+
+    async def _turn(self) -> Lost | None:
+        """Act on the record, wait until something happens, and write what follows from it."""
+        if self._tenure.over():
+            return self._lost(None)
+        inputs, self._inputs = self._inputs, {}
+        self._executions.match(self._record, inputs)
+        since, at_work = self._clock.monotonic(), self._executions.at_work.seconds
+        await self._something()
+        # What was waited for beside the attempts: a backoff, an operator.
+        self._waited += self._clock.monotonic() - since - (self._executions.at_work.seconds - at_work)
+        if self._tenure.over():
+            return self._lost(None)
+        return await self._glance() if self._only_a_glance() else await self._write()
+
+    def _lost(self, row: Run | None) -> Lost:
+        return Lost(run_id=self._record.id, row=row, held=self._held)
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def _post(self, event: Event) -> None:
+        self._inbox.append(event)
+        self._news.set()
+
+    async def _something(self) -> None:
+        """Wait for a result, a timer of the record, the next renewal, or progress worth writing."""
+        while (wait := self._pause_left()) > 0:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+    def _pause_left(self) -> float:
+        """How long there is nothing to write, in seconds, if nothing happens."""
+        if any(not isinstance(event, Emitted) for event in self._inbox):
+            return 0.0
+        wait = self._tenure.renewal_left()
+        if self._inbox:
+            wait = min(wait, self._tenure.since + EMIT_SECONDS - self._clock.monotonic())
+        wait = min(wait, self._glance_left())
+        timer = (self._next_timer() - self._clock.now()).total_seconds()
+        return min(wait, max(timer, STUCK_SECONDS) if self._stuck else timer)
+
+    def _next_timer(self) -> datetime:
+        timer = next_timer(self._record)
+        horizon = self._terms.horizon
+        idle = not any(state.status is StepStatus.RUNNING for state in self._record.steps.values())
+        return min(timer, horizon) if horizon is not None and idle else timer
+
+    def _glance_left(self) -> float:
+        """How long until the record is to be looked at for an operator's move that concerns its holder at once."""
+        if not watched(self._record, self._workflow):
+            return math.inf
+        return self._seen + GLANCE_SECONDS - self._clock.monotonic()
+
+    def _only_a_glance(self) -> bool:
+        """Whether there is nothing to write, and it is time to look."""
+        # A timer that brought no change (a look at a map is under way) must not keep it from looking for ever.
+        due = not self._stuck and self._next_timer() <= self._clock.now()
+        nothing = not self._inbox and self._tenure.renewal_left() > 0 and not due
+        return nothing and self._glance_left() <= 0
+
+    async def _glance(self) -> Lost | None:
+        """Read the record, and go by it if somebody has written it."""
+        self._seen = self._clock.monotonic()
+        try:
+            row = await self._runs.get(self._key, now=self._clock.now())
+        except InfrastructureError:
+            return None  # the next renewal sees it, or the next glance
+        if row is not None and row.version == self._record.version:
+            return None
+        return await self._go_by(row)
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def _write(self) -> Lost | None:
+        """Decide what has happened so far, commit it in one put, and act on it."""
+        events = tuple(self._inbox)
+        renewal: tuple[Event, ...] = ()
+        if self._held and self._tenure.renewal_left() <= 0:
+            renewal = (Renewed(),)
+        try:
+            decision = await self._payloads.provide(
+                self._record, lambda loaded: self._decide((*events, *renewal), loaded)
+            )
+            if not decision.changed:
+                del self._inbox[: len(events)]
+                # Only a timer that is due: one may ring a moment early, the clock's grain being coarser.
+                self._stuck = not events and self._next_timer() <= self._clock.now()
+                return None if self._held else self._lost(self._record)
+            self._stuck = False
+            run = await self._preparation.next(self._record, decision)
+            put = _Put(
+                run=run,
+                events=len(events),
+                entries=new_entries(decision.run, self._record.last_seq),
+                renewal=bool(renewal),
+                effects=decision.effects,
+                sent=self._clock.monotonic(),
+            )
+            self._unanswered[run.write_id] = put
+            self._preparation.head_bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
+        except Conflict as conflict:
+            return await self._go_by(conflict.current)
+        except Unanswered:
+            return await self._look()
+        except InfrastructureError:
+            return await self._refused()
+        except LimitExceeded as error:
+            if not self._preparation.all_of_it:
+                self._preparation.all_of_it = True
+                return None
+            if not self._held or any(isinstance(event, Overgrown) for event in events):
+                raise
+            # Nothing was written. What made the record too big is dropped, and the run ends saying so.
+            self._inbox[: len(events)] = [Overgrown(detail=str(error))]
+            return None
+        self._answered(put)
+        return None
+
+    def _decide(self, events: Sequence[Event], loaded: Loaded) -> Decision:
+        return decide(self._record, self._workflow, events, self._clock.now(), terms=self._terms, loaded=loaded)
+
+    def _answered(self, put: _Put, row: Run | None = None) -> None:
+        """The put is done: it is counted, its events leave the inbox, its effects follow.
+
+        `row` is the record that stands, where an operator has written over it since.
+        """
+        del self._inbox[: put.events]
+        self._unanswered.clear()
+        self._refusals = 0
+        before, record = self._record, put.run if row is None else row
+        self._hold(record, sent=put.sent)
+        committed(before, put.run, put.entries, self._workflow)
+        if put.run.terminal:
+            ended(put.run, by_workflow=self._by_workflow)
+        if put.renewal:
+            count(Metric.LEASE_RENEWALS, of=(put.run.class_name,))
+        for effect in put.effects:
+            match effect:
+                case StartAttempt():
+                    self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
+                case Ring() | ReturnPlace() | StartMap() | StopMap():
+                    self._aftermath.follow(record, effect, committed=put.sent)
+
+    def _hold(self, record: Run, *, sent: float | None) -> None:
+        self._held = True
+        self._record = record
+        self._condition = Replaces(version=record.version, submission=record.submission)
+        self._seen = self._clock.monotonic()
+        self._tenure.extend(record.lease_until, since=sent)
+
+    async def _look(self) -> Lost | None:
+        """After a put without an answer: the record says whether it was done."""
+        await self._pause()
+        try:
+            row = await self._runs.get(self._key, now=self._clock.now())
+        except InfrastructureError:
+            return await self._refused()
+        return await self._go_by(row)
+
+    async def _go_by(self, row: Run | None) -> Lost | None:
+        """Go on from the record that stands, if it is ours or still the one to be replaced."""
+        ours = row is not None and row.owner == self._claim.owner and row.submission == self._record.submission
+        if row is not None and ours:
+            done = self._unanswered.get(row.write_id) or self._written_over(row)
+            if done is not None:
+                self._answered(done, row)
+                if row.write_id != done.run.write_id:
+                    self._inbox.append(Noticed())
+            elif row.version != self._record.version:
+                # An operator's move, over a renewal or our last record.
+                first = min((put.sent for put in self._unanswered.values()), default=None)
+                self._unanswered.clear()
+                self._hold(row, sent=None if self._held else first)
+                self._inbox.append(Noticed())
+            else:
+                return await self._refused()
+            return None
+        if not self._held and self._replaceable(row):
+            return await self._refused()
+        return self._lost(row)
+
+    def _written_over(self, row: Run) -> _Put | None:
+        """The unanswered put that somebody has written over: the record goes back to it, entry by entry."""
+        entries = {entry.seq: entry for entry in row.journal}
+        done = [
+            put
+            for put in self._unanswered.values()
+            if put.run.last_seq > self._record.last_seq and entries.get(put.run.last_seq) == put.run.journal[-1]
+        ]
+        return max(done, key=lambda put: put.run.last_seq, default=None)
+
+    def _replaceable(self, row: Run | None) -> bool:
+        """Whether a claim's condition still holds for this row: its put was not done, or not yet."""
+        if isinstance(self._condition, Replaces):
+            return row is not None and (row.version, row.submission) == (
+                self._condition.version,
+                self._condition.submission,
+            )
+        return row is None or (row.version == 1 and row.submission == self._record.submission)
+
+    async def _refused(self) -> Lost | None:
+        """Pause before the next try. A claim that is refused too often gives up; a holder's lease does."""
+        self._refusals += 1
+        if not self._held and self._refusals >= TRIES_TO_CLAIM:
+            raise Unanswered("the claim could not be made")
+        await self._pause()
+        return None
+
+    async def _pause(self) -> None:
+        await self._clock.sleep(PAUSES_SECONDS[min(self._refusals, len(PAUSES_SECONDS) - 1)])
