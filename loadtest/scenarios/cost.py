@@ -1,0 +1,174 @@
+"""Counts what runs take of AWS, call by call, and what that costs beside Step Functions and durable functions.
+
+On the emulator calls and units are what its services answered; in memory they follow from the sizes of the items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fanfold.explore.memory import memory_services
+from functions.runtime.clock import SystemClock, SystemIds
+from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.wiring import Aws, services
+from loadtest.invoking import Bucket, Counted, Functions
+from loadtest.metered import metered
+from loadtest.metering import Meter
+from loadtest.money import dollars, durable, express, standard, total, usage, writes
+from loadtest.prices import DATE, PRICES
+from loadtest.scenario import Found, Session
+from loadtest.server import LANES
+from loadtest.shapes import FOUR, REVIEW, TINY, WIDE, Shape, chain
+from loadtest.targets import Needs
+from loadtest.verdict import Check, at_least, at_most, equal, shown
+
+QUICK = {"length": 1_000}
+
+BATCH = 10
+MOST_WRITES = 6
+BUSY_DOLLARS = 10.0
+IDLE_DOLLARS = 13.0
+BELOW_STANDARD = 10.0
+BELOW_DURABLE = 4.0
+CHAIN_RATIO = 1.2
+SHORT_CHAIN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A workflow, and how many of its runs share an invocation."""
+
+    shape: Shape
+    at_once: int
+
+    @property
+    def name(self) -> str:
+        """How it is called in figures."""
+        return f"{self.shape.name}, {'busy' if self.at_once > 1 else 'idle'}"
+
+
+def cost(
+    session: Session,
+    *,
+    length: Annotated[int, "Steps of the long chain, which is counted in memory."] = 10_000,
+) -> Found:
+    """Each shape idle (a run per invocation) and, where that makes a difference, busy (batches of ten)."""
+    cases = [Case(shape=shape, at_once=n) for shape in (TINY, FOUR, REVIEW) for n in (1, BATCH)]
+    cases.append(Case(shape=WIDE, at_once=1))
+    chains = [Case(shape=chain(steps), at_once=1) for steps in (SHORT_CHAIN, length)]
+    on_wire = session.kind != "memory"
+    with functions_of(session) as functions:
+        counted = asyncio.run(_carried(session, functions, cases))
+    with _in_memory() as functions:
+        counted |= asyncio.run(_carried(session, functions, chains))
+    figures = {
+        case.name: _figures(case, counted[case.name], boto3_counted=on_wire and case not in chains)
+        for case in (*cases, *chains)
+    }
+    prices = {part.value: {"dollars": price.dollars, "unit": price.unit} for part, price in PRICES.items()}
+    return Found(
+        figures={"cases": figures, "prices": prices, "prices_of": DATE},
+        checks=_checks(figures, counted, short=chains[0].name, long=chains[1].name, length=length),
+    )
+
+
+@contextmanager
+def functions_of(session: Session) -> Iterator[Functions]:
+    """The functions on the scenario's target. Raises ValueError for a URL, whose calls nobody can count."""
+    match session.kind:
+        case "memory":
+            with _in_memory() as functions:
+                yield functions
+        case "emulator":
+            with session.target(Needs(unworked=True, settings={"submits_per_minute": 0})) as target:
+                assert target.stack is not None
+                settings, aws, meter = Settings.from_env(target.stack.env), target.stack.aws(), Meter()
+                meter.attach(aws)
+                try:
+                    yield Functions(services(settings, aws), meter, readable=Bucket(aws, settings.bucket))
+                finally:
+                    aws.close()
+        case _:
+            raise ValueError("cost counts calls where they are made: --target memory or emulator")
+
+
+@contextmanager
+def _in_memory() -> Iterator[Functions]:
+    classes = {"model": ClassSettings(lanes=LANES, state_machine="memory")}
+    settings = Settings(classes=classes, submits_per_minute=0, mock_latency_ms=0)
+    plain, _ = memory_services(settings, SystemClock(), SystemIds())
+    meter = Meter()
+    yield Functions(metered(plain, meter), meter, readable=plain.blobs)
+
+
+async def _carried(session: Session, functions: Functions, cases: list[Case]) -> dict[str, Counted]:
+    found: dict[str, Counted] = {}
+    for case in cases:
+        name = case.shape.document["name"]
+        session.say(f"counting {case.name}")
+        await functions.apply(case.shape.document)
+        if case.shape.depth <= SHORT_CHAIN:
+            await functions.carry(name, case.shape.given)  # a worker's first look at a version reads its document
+        found[case.name] = await functions.carry(name, case.shape.given, runs=case.at_once, at_once=case.at_once)
+        session.recorder.row(case=case.name, runs=case.at_once, calls=dict(found[case.name].meter.calls))
+    return found
+
+
+def _figures(case: Case, counted: Counted, *, boto3_counted: bool) -> dict[str, Any]:
+    used = usage(counted, boto3_counted=boto3_counted)
+    least, most = durable(case.shape)
+    others = {"Step Functions Standard": standard(case.shape), "Step Functions Express": express(case.shape)}
+    return {
+        "calls": counted.calls,
+        "write_units": sum(counted.meter.write_units.values()) / counted.runs,
+        "index_units": sum(counted.meter.index_units.values()) / counted.runs,
+        "read_units": sum(counted.meter.read_units.values()) / counted.runs,
+        "processor_ms": 1_000 * sum(counted.processor_seconds.values()) / counted.runs,
+        "used": {part.value: amount for part, amount in used.items() if amount},
+        "dollars_per_million": {part.value: amount for part, amount in dollars(used).items()},
+        "total": total(used),
+        "others": {name: None if other is None else total(other) for name, other in others.items()}
+        | {"Lambda durable functions, at least": total(least), "Lambda durable functions, at most": total(most)},
+    }
+
+
+def _checks(
+    figures: dict[str, Any], counted: dict[str, Counted], *, short: str, long: str, length: int
+) -> list[Check]:
+    idle, busy = figures["diamond, idle"], figures["diamond, busy"]
+    units = {
+        name: (figures[name]["write_units"] + figures[name]["index_units"]) / steps
+        for name, steps in ((short, SHORT_CHAIN), (long, length))
+    }
+    others = busy["others"]
+    checks = [
+        at_most("writes of a diamond, without the places counter", writes(counted["diamond, idle"]), MOST_WRITES),
+        equal("reads of a diamond, but the submit's of the workflow's current version", _reads(idle), 0),
+        at_most("write units per step, long chain ÷ chain of 100", units[long] / units[short], CHAIN_RATIO),
+        at_most("USD per million diamonds, busy", busy["total"], BUSY_DOLLARS),
+        at_most("USD per million diamonds, idle", idle["total"], IDLE_DOLLARS),
+        at_least("Step Functions Standard ÷ ours, busy", others["Step Functions Standard"] / busy["total"], 10),
+        at_least(
+            "durable functions (at least) ÷ ours, busy",
+            others["Lambda durable functions, at least"] / busy["total"],
+            BELOW_DURABLE,
+        ),
+    ]
+    for name, figure in figures.items():
+        checks.append(shown(f"{name}: USD per million", _line(figure)))
+        checks.append(shown(f"{name}: calls per run", ", ".join(f"{n} {c:g}" for n, c in figure["calls"].items())))
+    return checks
+
+
+def _reads(figure: dict[str, Any]) -> float:
+    made = figure["calls"]
+    return float(sum(made.get(name, 0) for name in ("GetItem", "BatchGetItem", "Query", "Scan")) - 1)
+
+
+def _line(figure: dict[str, Any]) -> str:
+    others = (f"{name} {'can not' if value is None else f'{value:.2f}'}" for name, value in figure["others"].items())
+    return f"{figure['total']:.2f}; " + ", ".join(others)
