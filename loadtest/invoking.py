@@ -93,10 +93,11 @@ class _Books:
 class Functions:
     """The API and worker functions on these services, whose calls `meter` counts already."""
 
-    def __init__(self, services: Services, meter: Meter, *, readable: Any) -> None:
-        """`readable.read(key)` gives the bytes of an object, as Step Functions reads it: not counted."""
+    def __init__(self, services: Services, meter: Meter, *, beside: Services, readable: Any) -> None:
+        """`beside` are the same services, of which nothing is counted; so is `readable`, whose `read` gives objects."""
         fan_out = MemoryFanOut(readable, services.queue, self._batch)
-        self._services = replace(services, fan_out=_StartsCounted(fan_out, meter))  # type: ignore[arg-type]  # a port
+        self._services = replace(services, fan_out=_StartsCounted(fan_out, meter))
+        self._beside = beside
         self._meter = meter
         settings = services.settings
         self._workflows = WorkflowCache(services.catalog, settings.classes)
@@ -114,7 +115,7 @@ class Functions:
 
         Raises RuntimeError when one does not.
         """
-        self._meter.clear()
+        self._meter.taken()
         self._books = _Books()
         ids = []
         for _ in range(runs):
@@ -124,13 +125,7 @@ class Functions:
         return Counted(
             runs=runs,
             at_once=at_once,
-            meter=replace(
-                self._meter,
-                calls=self._meter.calls.copy(),
-                write_units=self._meter.write_units.copy(),
-                index_units=self._meter.index_units.copy(),
-                read_units=self._meter.read_units.copy(),
-            ),
+            meter=self._meter.taken(),
             invocations=self._books.invocations,
             processor_seconds=self._books.processor_seconds,
             log_bytes=self._books.log_bytes,
@@ -147,8 +142,7 @@ class Functions:
                 while taken := await self._receive(queue, 1 if queue.role == RESUME else at_once):
                     worked = True
                     await self._invoke(taken)
-            with self._meter.paused():
-                runs = [await self._run(run_id) for run_id in ids]
+            runs = [await self._run(run_id) for run_id in ids]
             if all(run.terminal for run in runs):
                 if failed := [run for run in runs if run.status is not Status.SUCCEEDED]:
                     raise RuntimeError(f"{len(failed)} of {len(runs)} runs failed: {failed[0].error}")
@@ -159,9 +153,8 @@ class Functions:
 
     async def _receive(self, queue: QueueName, limit: int) -> list[Received]:
         """What a mapping's poll brings. One that brings nothing is no run's: an idle deployment pays it as well."""
-        with self._meter.paused():
-            seconds = visibility_seconds(self._services.settings)
-            taken = await self._services.queue.receive(queue, limit=limit, wait_seconds=0, visibility_seconds=seconds)
+        seconds = visibility_seconds(self._services.settings)
+        taken = await self._beside.queue.receive(queue, limit=limit, wait_seconds=0, visibility_seconds=seconds)
         if taken:
             self._meter.call("ReceiveMessage")
             self._meter.queued(sum(len(message.body) for message in taken))
@@ -169,9 +162,7 @@ class Functions:
 
     async def _invoke(self, taken: list[Received]) -> None:
         with self._books.invocation("worker"):
-            runner = Runner(
-                self._services, self._workflows, self._attempts, worker="counted", alone=len(taken) == 1
-            )
+            runner = Runner(self._services, self._workflows, self._attempts, worker="counted", alone=len(taken) == 1)
             again = await work(
                 self._services, runner, taken, seconds_left=SECONDS_LEFT, spent=lambda: bool(self._attempts.lingering)
             )
@@ -187,7 +178,7 @@ class Functions:
 
     async def _run(self, run_id: str) -> Run:
         key = RunKey(tenant=TENANT, run_id=run_id)
-        run = await self._services.runs.get(key, now=self._services.clock.now())
+        run = await self._beside.runs.get(key, now=self._beside.clock.now())
         if run is None:
             raise RuntimeError(f"{run_id} was accepted and has no row")
         return run

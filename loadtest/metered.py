@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from fanfold.explore.memory import memory_services
 from functions.adapters import maprecords
 from functions.adapters.items import DUE_PK, DUE_SK, LIST_PK, LIST_SK, Item, from_item, size, to_item
 from functions.adapters.memory import MemoryRunStore, RunCodec
@@ -17,6 +18,8 @@ from functions.engine.ports import Condition, RunKey
 from functions.engine.run import Run
 from functions.engine.segments import Segment
 from functions.engine.values import dump
+from functions.runtime.clock import SystemClock, SystemIds
+from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services
 from loadtest.metering import Meter
 
@@ -27,17 +30,20 @@ SOME_DAY = datetime(2030, 1, 1, tzinfo=UTC)
 """Any day's number of seconds has as many digits."""
 
 
-def metered(services: Services, meter: Meter) -> Services:
-    """The same services, whose calls a meter counts from now on; the store of runs is a new one."""
-    return replace(
-        services,
-        runs=MeteredRuns(meter),
-        queue=_Queue(services.queue, meter),
-        places=_Counted(services.places, meter, {"reserve": "UpdateItem", "give_back": "UpdateItem"}),
-        blobs=_Counted(services.blobs, meter, {"put": "PutObject", "get": "GetObject"}),
-        catalog=_Catalog(services.catalog, meter),
-        map_records=_Records(services.map_records, meter),
+def metered(settings: Settings, meter: Meter) -> tuple[Services, Services]:
+    """Empty services in memory whose calls a meter counts, and the same ones of which nothing is counted."""
+    plain, _ = memory_services(settings, SystemClock(), SystemIds())
+    runs = MeteredRuns(meter)
+    counted = replace(
+        plain,
+        runs=runs,
+        queue=_Queue(plain.queue, meter),
+        places=_Counted(plain.places, meter, {"reserve": "UpdateItem", "give_back": "UpdateItem"}),
+        blobs=_Counted(plain.blobs, meter, {"put": "PutObject", "get": "GetObject"}),
+        catalog=_Catalog(plain.catalog, meter),
+        map_records=_Records(plain.map_records, meter),
     )
+    return counted, replace(plain, runs=runs.uncounted())
 
 
 class MeteredRuns(MemoryRunStore):
@@ -54,9 +60,7 @@ class MeteredRuns(MemoryRunStore):
         self._counts.call("PutItem")
         item_bytes = await super().put(run, condition, now=now)
         after: Item = self._rows[key]
-        index = sum(
-            _index_units(before, after, *names) for names in ((LIST_PK, LIST_SK), (DUE_PK, DUE_SK))
-        )
+        index = sum(_index_units(before, after, *names) for names in ((LIST_PK, LIST_SK), (DUE_PK, DUE_SK)))
         units = _units(max(item_bytes, size(before)), WRITE_UNIT_BYTES)
         self._counts.wrote("PutItem", table=units, index=index)
         return item_bytes
@@ -81,13 +85,15 @@ class MeteredRuns(MemoryRunStore):
         self._counts.read("GetItem", _units(self.item_bytes(key), READ_UNIT_BYTES))
         return await super().get(key, now=now)
 
+    def uncounted(self) -> MemoryRunStore:
+        """The same records, looked at without counting the look."""
+        beside = MemoryRunStore(RunCodec(encode=to_item, decode=from_item))
+        beside._rows, beside._segments = self._rows, self._segments
+        return beside
+
     def item_bytes(self, key: RunKey) -> int:
         """The size of a run's head; 0 where there is none."""
         return size(self._rows.get(key, {}))
-
-    def segment_bytes(self, key: RunKey) -> int:
-        """The size of what is sealed of a run."""
-        return sum(map(size, self._segments.get(key, [])))
 
 
 class _Counted:

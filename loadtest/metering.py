@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ _METERED = "fanfold-metered"
 class Meter:
     """Calls by operation; units of the table and of its indexes by operation; SQS's requests in 64 KB, messages sent.
 
-    Nothing is counted while it is `paused`.
+    Clients call from many threads.
     """
 
     calls: Counter[str] = field(default_factory=Counter)
@@ -32,43 +32,43 @@ class Meter:
     read_units: Counter[str] = field(default_factory=Counter)
     queue_requests: int = 0
     sent: int = 0
-    counting: bool = True
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def clear(self) -> None:
-        """Begin anew."""
-        for counter in (self.calls, self.write_units, self.index_units, self.read_units):
-            counter.clear()
-        self.queue_requests = self.sent = 0
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Look at something without counting the look."""
-        self.counting = False
-        try:
-            yield
-        finally:
-            self.counting = True
+    def taken(self) -> Meter:
+        """All that was counted; it begins anew."""
+        with self._lock:
+            told = Meter(
+                calls=self.calls,
+                write_units=self.write_units,
+                index_units=self.index_units,
+                read_units=self.read_units,
+                queue_requests=self.queue_requests,
+                sent=self.sent,
+            )
+            self.calls, self.write_units, self.index_units, self.read_units = Counter(), Counter(), Counter(), Counter()
+            self.queue_requests = self.sent = 0
+        return told
 
     def call(self, operation: str) -> None:
         """One call."""
-        if self.counting:
+        with self._lock:
             self.calls[operation] += 1
 
     def wrote(self, operation: str, *, table: float, index: float = 0) -> None:
-        """Write units that a call took."""
-        if self.counting:
+        """Write units that a call took. Raises ValueError for a part of one."""
+        with self._lock:
             self.write_units[operation] += _whole(table)
             if index:
                 self.index_units[operation] += _whole(index)
 
     def read(self, operation: str, units: float) -> None:
         """Read units that a call took."""
-        if self.counting:
+        with self._lock:
             self.read_units[operation] += units  # type: ignore[assignment]  # half a unit is a unit, too
 
     def queued(self, payload_bytes: int, *, sent: int = 0) -> None:
         """A request to SQS with a payload of so many bytes, and so many messages sent by it."""
-        if self.counting:
+        with self._lock:
             self.queue_requests += max(1, math.ceil(payload_bytes / REQUEST_BYTES))
             self.sent += sent
 
@@ -80,7 +80,7 @@ class Meter:
         for each in Client:
             events = aws.client(each).meta.events
             events.register_first("before-parameter-build.dynamodb", _ask, unique_id=_METERED)
-            events.register("before-parameter-build.sqs", _weigh, unique_id=_METERED)
+            events.register("before-parameter-build.sqs", _weigh, unique_id=f"{_METERED}-weight")
             events.register("before-call", self._called, unique_id=f"{_METERED}-call")
             events.register("after-call", self._answered, unique_id=f"{_METERED}-answer")
 

@@ -42,7 +42,7 @@ MAPPINGS_CALLS: Final = frozenset({"ReceiveMessage", "DeleteMessageBatch"})
 
 PLATFORM_LOG_BYTES: Final = 350
 """Lambda's own START, END and REPORT of an invocation."""
-ACCESS_LOG_BYTES: Final = 300
+ACCESS_LOG_BYTES: Final = 330
 """API Gateway's line of a request."""
 ITEM_OVERHEAD_BYTES: Final = 100
 """What DynamoDB adds to an item, and to its row in an index, when it bills storage."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
-import boto3
 from botocore.config import Config
 
 from fanfold.local import LocalStack
 from functions.adapters.items import to_item
+from loadtest.access import endpoint_of, session_of
 from loadtest.past import SPACING, past_run
 
 AT_ONCE = 25
@@ -24,14 +23,9 @@ THREADS = 4
 def seed(stack: LocalStack, tenant: str, count: int, *, report: Callable[[str], None]) -> None:
     """Give a tenant so many ended runs, the newest a second old. Raises what boto3 does."""
     began = time.monotonic()
-    environ = stack.environment(os.environ)
-    table = boto3.Session(
-        aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
-        region_name=environ["AWS_REGION"],
-    ).client(
+    table = session_of(stack).client(
         "dynamodb",
-        endpoint_url=environ["AWS_ENDPOINT_URL"],
+        endpoint_url=endpoint_of(stack),
         config=Config(max_pool_connections=THREADS, parameter_validation=False),
     )
     begin = datetime.now(UTC).replace(microsecond=0) - count * SPACING

@@ -31,13 +31,15 @@ STOP_SECONDS = 30.0
 class Needs:
     """What a scenario needs its target to be.
 
-    `workers` are process workers of `concurrency` runs each; 0 leaves the work to Lambda functions. `pools` are other
+    `workers` are process workers of `concurrency` runs each; 0 leaves the work to Lambda functions, and where it is
+    `unworked`, to whoever comes (in memory somebody always does). `pools` are other
     classes with one process worker each, by how many runs it has at once. `past` ended runs are there already.
     A URL is taken as it is: only its owner can change it.
     """
 
     workers: int = 1
     concurrency: int = 100
+    unworked: bool = False
     pools: Mapping[str, int] = field(default_factory=dict)
     past: int = 0
     max_queue_depth: int | None = None
@@ -163,7 +165,7 @@ def _emulator(needs: Needs, folder: Path) -> Iterator[Target]:
     state = folder / local.STATE_FOLDER
     options = Options(
         port=_free_port(),
-        workers="none" if needs.workers else "lambda",
+        workers="none" if needs.workers or needs.unworked else "lambda",
         max_queue_depth=needs.max_queue_depth,
         settings=needs.settings or None,
     )
@@ -173,7 +175,8 @@ def _emulator(needs: Needs, folder: Path) -> Iterator[Target]:
             seed(stack, deploy.TENANT, needs.past, report=_say)
         with ExitStack() as running:
             processes: dict[str, int] = {}
-            pools = {"model": (needs.workers, needs.concurrency), **{name: (1, n) for name, n in needs.pools.items()}}
+            own = 0 if needs.unworked else needs.workers
+            pools = {"model": (own, needs.concurrency), **{name: (1, n) for name, n in needs.pools.items()}}
             for name, (count, at_once) in pools.items():
                 begun = workers(stack, count, concurrency=at_once, folder=folder, class_name=name)
                 for number, pid in enumerate(running.enter_context(begun)):

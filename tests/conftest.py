@@ -9,6 +9,7 @@ import boto3
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
+from functions.runtime.telemetry import logger
 from tests.support.elsewhere import ENDPOINT, be_sure_of
 from tests.support.emulator import emulator
 
@@ -28,6 +29,14 @@ def emulator_url() -> Iterator[str]:
         return
     with emulator() as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """What a test makes of this process's log (a command may silence it) ends with the test."""
+    before = logger().level
+    yield
+    logger().setLevel(before)
 
 
 GROUPS = {"tests/integration/": "stack", "tests/e2e/test_faults.py": "faults", "tests/e2e/test_kills.py": "faults"}

@@ -61,14 +61,19 @@ def resolve(value: Value, loaded: Loaded) -> Json:
     return loaded[value.key]
 
 
+_to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+"""Made once: `json.dumps` makes one for each call that is not as it likes it."""
+
+
 def dump(value: Json) -> bytes:
     """Compact ASCII JSON of a value.
 
     Raises ValueError or TypeError for what is no JSON: NaN, infinities, keys that are no strings,
     other Python objects, values that contain themselves.
     """
-    _check_keys(value)
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    if isinstance(value, (dict, list, tuple)):
+        _check_keys(value)
+    return _to_json(value).encode("ascii")
 
 
 def _check_keys(value: Json) -> None:

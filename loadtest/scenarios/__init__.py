@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loadtest.scenario import Scenario
+from loadtest.scenarios.cost import cost
 from loadtest.scenarios.diamond import diamond
 from loadtest.scenarios.driver import driver
+from loadtest.scenarios.engine import engine
 from loadtest.scenarios.history import history
 from loadtest.scenarios.mixed import mixed
 from loadtest.scenarios.open import open_loop
@@ -16,8 +18,10 @@ from loadtest.scenarios.storm import storm
 from loadtest.scenarios.team import team
 
 SCENARIOS: Mapping[str, Scenario] = {
+    "cost": cost,
     "diamond": diamond,
     "driver": driver,
+    "engine": engine,
     "history": history,
     "mixed": mixed,
     "open": open_loop,

@@ -6,7 +6,8 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import boto3
@@ -16,6 +17,10 @@ from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.wiring import Aws, services
 from functions.runtime.worker.isolation import Isolation
 from functions.runtime.worker.process import Worker
+from loadtest.invoking import Bucket, Functions
+from loadtest.metered import metered
+from loadtest.metering import Meter
+from loadtest.shapes import FOUR, REVIEW, TINY, WIDE, Shape
 from tests.support.aws import Stack, create_stack, delete_stack
 from tests.support.http import Http
 
@@ -163,3 +168,50 @@ async def test_runs_that_come_together_share_their_receives_and_deletes(service:
     assert service.worker.calls["UpdateItem"] == 10
     assert service.worker.calls["GetItem"] == 0
     assert service.worker.calls["DeleteMessageBatch"] <= 10
+
+
+@pytest.mark.parametrize(
+    ("shape", "runs"),
+    [(TINY, 1), (FOUR, 1), (FOUR, 10), (REVIEW, 1), (WIDE, 1)],
+    ids=lambda it: getattr(it, "name", it),
+)
+async def test_the_table_bills_what_the_sizes_of_the_items_say(
+    session: boto3.Session, emulator_url: str, shape: Shape, runs: int
+) -> None:
+    """What `loadtest cost` counts in memory, for chains that are too long for an emulator, is what the services say."""
+    stack = create_stack(session, emulator_url, name=f"units-{id(object()):x}")
+    settings = _settings(stack)
+    settings = replace(
+        settings, submits_per_minute=0, classes={"model": replace(settings.classes["model"], state_machine="memory")}
+    )
+    found = []
+    with (
+        closing(Aws(session, endpoint_url=emulator_url)) as aws,
+        closing(Aws(session, endpoint_url=emulator_url)) as beside,
+    ):
+        on_wire, in_memory = Meter(), Meter()
+        on_wire.attach(aws)
+        counted, uncounted = metered(settings, in_memory)
+        for functions in (
+            Functions(
+                services(settings, aws),
+                on_wire,
+                beside=services(settings, beside),
+                readable=Bucket(beside, settings.bucket),
+            ),
+            Functions(counted, in_memory, beside=uncounted, readable=uncounted.blobs),
+        ):
+            await functions.apply(shape.document)
+            await functions.carry(shape.document["name"], shape.given)
+            found.append(await functions.carry(shape.document["name"], shape.given, runs=runs, at_once=runs))
+    delete_stack(session, stack, emulator_url)
+    wire, memory = found
+    # Batches that begin at the same time each read the plan; runs of an invocation that end apart are deleted apart.
+    vague = {"GetObject"} if runs == 1 else {"GetObject", "DeleteMessageBatch", "DescribeExecution"}
+    assert {n: c for n, c in wire.meter.calls.items() if n not in vague} == {
+        n: c for n, c in memory.meter.calls.items() if n not in vague
+    }
+    assert wire.meter.write_units == memory.meter.write_units
+    assert wire.meter.index_units == memory.meter.index_units
+    assert wire.meter.read_units["GetItem"] == memory.meter.read_units["GetItem"]
+    assert wire.meter.sent == memory.meter.sent

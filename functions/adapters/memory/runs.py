@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -62,6 +63,7 @@ class MemoryRunStore:
         self._codec = codec
         self._meter = meter
         self._rows: dict[RunKey, Any] = {}
+        self._put: dict[RunKey, tuple[Any, Run]] = {}
         self._segments: dict[RunKey, list[Item]] = {}
         self._listed: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
         self._due: dict[str, list[tuple[datetime, str, str]]] = {}
@@ -76,11 +78,13 @@ class MemoryRunStore:
         key = RunKey(tenant=run.tenant, run_id=run.id)
         item, item_bytes = self._encode(run)
         stored = self._rows.get(key)
-        old = None if stored is None else self._decode(stored)
+        old = None if stored is None else self._standing(key, stored)
         standing = None if old is None or expired(old, now) else old
         if not holds(condition, standing):
-            raise Conflict(standing)
+            raise Conflict(standing and self._decode(stored))
         self._rows[key] = item
+        if self._codec is not None:
+            self._put[key] = (copy(item), run)
         if old is not None:
             self._unindex(old)
         self._index(run)
@@ -177,11 +181,21 @@ class MemoryRunStore:
 
     def _encode(self, run: Run) -> tuple[Any, int]:
         """The row, and its size: 0 where there is no codec, for then it is no item."""
-        _check_size(run)
         if self._codec is None:
+            _check_size(run)
             return run, 0
         item = self._codec.encode(run)
-        return item, size(item)
+        if (item_bytes := size(item)) > MAX_ITEM_BYTES:
+            raise LimitExceeded("dynamodb.item_bytes", f"the record is {item_bytes} bytes, at most {MAX_ITEM_BYTES}")
+        return item, item_bytes
+
+    def _standing(self, key: RunKey, stored: Any) -> Run:
+        """The run of a row, for a condition: like the table, which reads no item's blob, without decoding what it put.
+
+        A row that somebody has changed since, as a test may, is decoded.
+        """
+        item, run = self._put.get(key, (None, None))
+        return run if run is not None and item == stored else self._decode(stored)
 
     def _bytes(self, key: RunKey) -> int:
         """The size of a row as an item; 0 where there is none."""
