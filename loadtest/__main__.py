@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.options import Numbers, Option, options_of
-from loadtest.results import RESULTS, read
+from loadtest.report import compared, write
+from loadtest.results import RESULTS, SUMMARY, read
 from loadtest.scenario import Scenario, perform
 from loadtest.scenarios import SCENARIOS
 
@@ -81,6 +82,37 @@ _SHARED = (
 def show(folder: Annotated[Path, typer.Argument(help="A result's folder.")]) -> None:
     """Show the claims of one result."""
     _show(folder)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path] | None, typer.Argument(help="Results' folders; default: all that are kept.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the page and its pictures go.")] = Path("build/report"),
+) -> None:
+    """Make one Markdown page from results, with curves from their raw data."""
+    chosen = folders or sorted(path.parent for path in RESULTS.glob(f"*/{SUMMARY}"))
+    try:
+        print(write(chosen, out))
+    except (FileNotFoundError, FileExistsError) as error:
+        print(_without_result(error), file=sys.stderr)
+        sys.exit(2)
+
+
+@app.command()
+def compare(
+    one: Annotated[Path, typer.Argument(help="A result's folder.")],
+    other: Annotated[Path, typer.Argument(help="Another's.")],
+) -> None:
+    """Set two results side by side, as Markdown."""
+    try:
+        print(compared(one, other), end="")
+    except FileNotFoundError as error:
+        print(_without_result(error), file=sys.stderr)
+        sys.exit(2)
+
+
+def _without_result(error: OSError) -> str:
+    return str(error) if error.filename is None else f"{Path(error.filename).parent} holds no result"
 
 
 def _folder(scenario: str, target: str) -> Path:

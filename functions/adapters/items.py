@@ -236,6 +236,8 @@ def size(item: Mapping[str, Any]) -> int:
 
 def _value_size(value: Mapping[str, Any]) -> int:
     # Asked for each attribute of each record that is written: patterns of mappings would take three times as long.
+    kind: str
+    held: Any
     ((kind, held),) = value.items()
     if kind == "S":
         return len(held.encode())
@@ -243,5 +245,5 @@ def _value_size(value: Mapping[str, Any]) -> int:
         return len(held)
     if kind == "N":
         digits = held.replace("-", "").replace(".", "").strip("0")
-        return (len(digits) + 1) // 2 + 1 + held.startswith("-")
+        return (len(digits) + 1) // 2 + 1 + int(held.startswith("-"))
     raise ValueError(f"no item of this table has a value like {value!r}")

@@ -12,10 +12,13 @@ from loadtest.scenarios.engine import engine
 from loadtest.scenarios.history import history
 from loadtest.scenarios.mixed import mixed
 from loadtest.scenarios.open import open_loop
+from loadtest.scenarios.peer_stepfunctions import peer_stepfunctions
+from loadtest.scenarios.peer_swarmkit import peer_swarmkit
 from loadtest.scenarios.ramp import ramp
 from loadtest.scenarios.soak import soak
 from loadtest.scenarios.storm import storm
 from loadtest.scenarios.team import team
+from loadtest.scenarios.workers import workers_scenario
 
 SCENARIOS: Mapping[str, Scenario] = {
     "cost": cost,
@@ -25,8 +28,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     "history": history,
     "mixed": mixed,
     "open": open_loop,
+    "peer-stepfunctions": peer_stepfunctions,
+    "peer-swarmkit": peer_swarmkit,
     "ramp": ramp,
     "soak": soak,
     "storm": storm,
     "team": team,
+    "workers": workers_scenario,
 }

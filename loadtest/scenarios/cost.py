@@ -73,7 +73,7 @@ def cost(
     prices = {part.value: {"dollars": price.dollars, "unit": price.unit} for part, price in PRICES.items()}
     return Found(
         figures={"cases": figures, "prices": prices, "prices_of": DATE},
-        checks=_checks(figures, counted, short=chains[0].name, long=chains[1].name, length=length),
+        checks=_checks(session, figures, counted, short=chains[0].name, long=chains[1].name, length=length),
     )
 
 
@@ -148,7 +148,9 @@ def _figures(case: Case, counted: Counted, *, boto3_counted: bool) -> dict[str, 
     }
 
 
-def _checks(figures: dict[str, Any], counted: dict[str, Counted], *, short: str, long: str, length: int) -> list[Check]:
+def _checks(
+    session: Session, figures: dict[str, Any], counted: dict[str, Counted], *, short: str, long: str, length: int
+) -> list[Check]:
     idle, busy = figures["diamond, idle"], figures["diamond, busy"]
     units = {
         name: (figures[name]["write_units"] + figures[name]["index_units"]) / steps

@@ -35,12 +35,12 @@ class Maps:
         """An item begins, in this process."""
         assert ctx.index is not None, "only items begin so"
         simulation, hold = self._audit.simulation, self._audit.hold
-        state = None if run is None else run.steps.get(ctx.step)
         place = f"{ctx.step}[{ctx.index}]"
+        # At any time before: a batch that has looked at the run is carried through, whatever becomes of it meanwhile.
+        records = [past for _, past in self._audit.history[RunKey(tenant=ctx.tenant, run_id=ctx.run_id)]]
+        steps = [past.steps.get(ctx.step) for past in records if past.submission == ctx.submission]
+        hold(any(step is not None and step.map is not None for step in steps), "commit before act", place)
         in_batch = simulation.nodes[process].kind == "batch"
-        # A batch looks at the run before it begins; it is carried through, whatever becomes of the run meanwhile.
-        carried_through = in_batch and ctx.attempt > 1
-        hold(carried_through or (state is not None and state.map is not None), "commit before act", place)
         if run is not None and in_batch and ctx.attempt == 1:
             key = RunKey(tenant=ctx.tenant, run_id=ctx.run_id)
             known = self._succeeded.get((key, ctx.submission, ctx.step, run.try_number, ctx.index))
