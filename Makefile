@@ -63,10 +63,15 @@ test-localstack: $(READY)  ## The integration tests in an emulator that runs: ma
 # Counts are claimed and times only shown: `python -m loadtest --help` measures.
 TARGET ?= memory
 SCENARIOS ?= driver diamond open ramp storm team history mixed soak
-load: $(READY)  ## The short version of every load test, against TARGET (memory, emulator or a URL)
+# What means something only where calls to AWS are made.
+EMULATED ?= cost engine workers peer-stepfunctions
+load: $(READY)  ## The short version of every load test, against TARGET (memory, emulator or a URL), and a report
 	@rm -rf build/load
 	@for scenario in $(SCENARIOS); do \
 	  $(BIN)/python -m loadtest $$scenario --quick --target $(TARGET) --out build/load/$$scenario || exit; done
+	@for scenario in $(EMULATED); do \
+	  $(BIN)/python -m loadtest $$scenario --quick --target emulator --out build/load/$$scenario || exit; done
+	@$(BIN)/python -m loadtest report build/load/* --out build/load-report
 
 bench: $(READY)  ## Measure what metrics cost an invocation
 	@$(BIN)/python -m tests.bench

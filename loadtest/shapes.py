@@ -73,7 +73,9 @@ WIDE = Shape(
 
 
 def chain(length: int) -> Shape:
-    """Steps one after the other."""
+    """So many steps one after the other. Raises ValueError for none."""
+    if length < 1:
+        raise ValueError(f"a chain has at least one step, not {length}")
     steps: dict[str, Any] = {"s00000": {"task": "core.echo"}}
     for number in range(1, length):
         steps[f"s{number:05d}"] = {"task": "core.echo", "needs": [f"s{number - 1:05d}"]}

@@ -145,10 +145,10 @@ def _their_drain(session: Session, theirs: SwarmKit, count: int, runs: int, *, p
     for job in jobs:
         facts = {"created_at": job["created_at"], "started_at": job["started_at"], "finished_at": job["completed_at"]}
         session.recorder.row(phase=phase, id=job["id"], status=job["status"], worker=job["worker_id"], **facts)
-    return _steady_rate(jobs), [equal(f"{phase}: jobs that completed", completed(jobs), runs)]
+    return steady_rate(jobs), [equal(f"{phase}: jobs that completed", completed(jobs), runs)]
 
 
-def _steady_rate(jobs: Sequence[Mapping[str, Any]]) -> float:
+def steady_rate(jobs: Sequence[Mapping[str, Any]]) -> float:
     """Jobs per second from when each worker that took part had begun one, to the last end."""
     first: dict[str, datetime] = {}
     for job in jobs:

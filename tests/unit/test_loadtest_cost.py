@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,9 @@ from loadtest.metered import metered
 from loadtest.metering import REQUEST_BYTES, Meter
 from loadtest.money import dollars, durable, express, standard, total, usage, writes
 from loadtest.prices import PRICES, Part
+from loadtest.results import read
+from loadtest.scenario import perform
+from loadtest.scenarios.cost import cost
 from loadtest.shapes import FOUR, REVIEW, TINY, WIDE, Shape, chain
 
 SUBMIT = {"GetItem": 1, "SendMessage": 1, "UpdateItem": 2}
@@ -116,3 +120,19 @@ def test_a_request_to_a_queue_is_billed_for_each_64_kb_of_it() -> None:
 def test_a_part_of_a_write_unit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"0\.5 write units"):
         Meter().wrote("PutItem", table=0.5)
+
+
+def test_the_scenario_keeps_calls_prices_and_dollars_of_every_shape_beside_the_others(tmp_path: Path) -> None:
+    assert perform(cost, name="cost", kind="memory", folder=tmp_path / "it", quick=True, options={"length": 200})
+    figures = read(tmp_path / "it")["figures"]
+    assert list(figures["cases"]) == [
+        *(f"{shape}, {load}" for shape in ("tiny", "diamond", "review") for load in ("idle", "busy")),
+        "map, idle",
+        "chain of 100, idle",
+        "chain of 200, idle",
+    ]
+    assert figures["prices_of"]
+    for case in figures["cases"].values():
+        assert case["total"] == pytest.approx(sum(case["dollars_per_million"].values()))
+        assert set(case["dollars_per_million"]) <= set(figures["prices"])
+        assert len(case["others"]) == 4
