@@ -154,7 +154,8 @@ class Audit:
             if old is not None:
                 return self.moves.written(old, run)
             return self.hold(run.version == 1 and run.status is Status.QUEUED, "the API creates", run.version)
-        if old is not None and by_look(old, run):
+        foreign = run.owner is None or self.owners.get(run.owner) is not node
+        if old is not None and foreign and by_look(old, run):
             return self._looked(old, run)
         if node.kind == "sweeper":
             fair = old is not None and old.status is Status.QUEUED and run.status is Status.FAILED
