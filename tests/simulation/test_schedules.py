@@ -25,7 +25,7 @@ def test_every_promise_is_kept_in_schedules_from(first: int) -> None:
 FOUND = {
     301179: "a place's return outlived its invocation, which ran out of time while the ended run waited for it",
     304533: "the audit took the second ring of a map that was due already for a foreign process's write",
-    50023232: "the audit missed the map of a batch whose run was cancelled and redriven after the batch had looked at it",
+    50023232: "the audit missed the map of a batch whose run was cancelled and redriven after its look",
     50056674: "the audit took a holder's write that changed nothing but a step for a stranger's look",
     50074941: "as 50023232",
     50088611: "as 50023232",
