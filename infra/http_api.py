@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import jsii
 from aws_cdk import aws_apigateway as rest
 from aws_cdk import aws_apigatewayv2 as gateway
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE
+from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE, Door
 from infra.function import Function
-from infra.metrics import PERIOD
 
 ACCESS_LOG = {
     "at": "$context.requestTimeEpoch",
@@ -54,7 +51,7 @@ class _AccessLog:
         return rest.AccessLogFormat.custom(json.dumps(ACCESS_LOG))
 
 
-class HttpDoor:
+class HttpDoor(Door):
     """An HTTP API in front of the two functions, made in `scope`. What it refuses itself has a bare JSON body."""
 
     def __init__(
@@ -67,18 +64,18 @@ class HttpDoor:
         requests_per_second: int,
         burst: int,
     ) -> None:
-        self._api = gateway.HttpApi(scope, "Http", create_default_stage=False, description="Fanfold")
+        self.api = gateway.HttpApi(scope, "Http", create_default_stage=False, description="Fanfold")
         self._stage = gateway.HttpStage(
             scope,
             "Stage",
-            http_api=self._api,
+            http_api=self.api,
             stage_name="$default",
             auto_deploy=True,
             access_log_settings=_AccessLog(log_group),
             throttle=gateway.ThrottleSettings(rate_limit=requests_per_second, burst_limit=burst),
         )
         integration = integrations.HttpLambdaIntegration("Integration", function.function)
-        self._api.add_routes(
+        self.api.add_routes(
             path=PROXIED_ROUTE,
             methods=[gateway.HttpMethod.ANY],
             integration=integration,
@@ -91,41 +88,11 @@ class HttpDoor:
             ),
         )
         for path in OPEN_ROUTES:
-            self._api.add_routes(
+            self.api.add_routes(
                 path=path,
                 methods=[gateway.HttpMethod.GET],
                 integration=integration,
                 authorizer=gateway.HttpNoneAuthorizer(),
             )
-
-    @property
-    def url(self) -> str:
-        """The base URL, ending in a slash."""
-        return self._stage.url
-
-    @property
-    def api_id(self) -> str:
-        """The id API Gateway knows it by."""
-        return self._api.api_id
-
-    @property
-    def errors(self) -> Sequence[cloudwatch.Metric]:
-        """Answers of 500 and more, and of 400 and more."""
-        return [
-            self._api.metric_server_error(period=PERIOD, statistic="Sum", label="500 and more"),
-            self._api.metric_client_error(period=PERIOD, statistic="Sum", label="400 and more"),
-        ]
-
-    @property
-    def failures(self) -> cloudwatch.Metric:
-        """Answers of 500 and more, for an alarm: without a label."""
-        return self._api.metric_server_error(period=PERIOD, statistic="Sum")
-
-    @property
-    def requests(self) -> cloudwatch.Metric:
-        """How many requests there were."""
-        return self._api.metric_count(period=PERIOD, statistic="Sum", label="requests")
-
-    def latency(self, statistic: str) -> cloudwatch.Metric:
-        """Milliseconds from a request's arrival to its answer."""
-        return self._api.metric_latency(period=PERIOD, statistic=statistic, label=statistic)
+        self.url = self._stage.url
+        self.api_id = self.api.api_id

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_apigateway as gateway
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -21,9 +20,8 @@ from functions.runtime.api.problems import (
     too_large,
     unauthorized,
 )
-from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE
+from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE, Door
 from infra.function import Function
-from infra.metrics import PERIOD
 
 STAGE = "api"
 """A REST API has no nameless stage: its base URL ends in this."""
@@ -77,7 +75,7 @@ PROBLEMS: Mapping[str, Problem] = {
 """API Gateway's name of what happened to what it answers. The defaults stand for every kind not named."""
 
 
-class RestDoor:
+class RestDoor(Door):
     """A REST API in front of the two functions, made in `scope`.
 
     `emulated`: no role for API Gateway's logs, which is the whole account's and which emulators need not have.
@@ -139,38 +137,8 @@ class RestDoor:
                 # The one template that is used whatever the request accepts.
                 templates={"application/json": problem.body()},
             )
-
-    @property
-    def url(self) -> str:
-        """The base URL, ending in a slash: it has the stage in it."""
-        return self.api.url
-
-    @property
-    def api_id(self) -> str:
-        """The id API Gateway knows it by."""
-        return self.api.rest_api_id
-
-    @property
-    def errors(self) -> Sequence[cloudwatch.Metric]:
-        """Answers of 500 and more, and of 400 and more."""
-        return [
-            self.api.metric_server_error(period=PERIOD, statistic="Sum", label="500 and more"),
-            self.api.metric_client_error(period=PERIOD, statistic="Sum", label="400 and more"),
-        ]
-
-    @property
-    def failures(self) -> cloudwatch.Metric:
-        """Answers of 500 and more, for an alarm: without a label."""
-        return self.api.metric_server_error(period=PERIOD, statistic="Sum")
-
-    @property
-    def requests(self) -> cloudwatch.Metric:
-        """How many requests there were."""
-        return self.api.metric_count(period=PERIOD, statistic="Sum", label="requests")
-
-    def latency(self, statistic: str) -> cloudwatch.Metric:
-        """Milliseconds from a request's arrival to its answer."""
-        return self.api.metric_latency(period=PERIOD, statistic=statistic, label=statistic)
+        self.url = self.api.url  # it has the stage in it
+        self.api_id = self.api.rest_api_id
 
 
 def _headers(problem: Problem) -> dict[str, str]:

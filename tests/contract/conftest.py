@@ -11,15 +11,10 @@ import pytest
 from moto import mock_aws
 
 from functions.runtime.wiring import Aws
-from tests.contract.backends import MAX_RECEIVES, AwsBackend, Backend, MemoryBackend
+from tests.contract.backends import MAX_RECEIVES, WITH_RECORDS, AwsBackend, Backend, MemoryBackend
 from tests.support.aws import create_stack
 
-BACKENDS = [
-    "memory",
-    "memory-packed",
-    "moto",
-    pytest.param("emulator", marks=pytest.mark.emulator),
-]
+BACKENDS = ["memory", *WITH_RECORDS]
 
 
 class ReusedClients:

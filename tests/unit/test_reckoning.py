@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,9 +16,10 @@ from functions.engine.run import Status
 from functions.runtime.metrics import Metric
 from functions.runtime.settings import Settings
 from functions.runtime.spending import answered, asking
-from functions.runtime.tally import Series, taken
+from functions.runtime.tally import taken
 from functions.runtime.worker.stopwatch import Stopwatch
 from tests.support.builders import a_run
+from tests.support.counts import keep_counts, totals
 from tests.support.faults import Slow
 from tests.support.http import TINY, Http, memory_services, settings_with
 from tests.support.sweeping import Swept
@@ -47,13 +47,7 @@ DIAMOND = {
 
 @pytest.fixture(autouse=True)
 def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Workers would write it, each minute and at their end.
-    monkeypatch.setattr("functions.runtime.worker.process.flush", lambda: None)
-    taken()
-
-
-def totals() -> Mapping[Series, float]:
-    return {series: sum(values) for series, values in taken().items()}
+    keep_counts(monkeypatch)
 
 
 @virtually

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -20,10 +19,11 @@ from functions.engine.ports import Absent
 from functions.engine.run import Status
 from functions.runtime.metrics import Metric
 from functions.runtime.settings import Settings
-from functions.runtime.tally import Series, taken
+from functions.runtime.tally import taken
 from functions.runtime.telemetry import configure, count, flush, observe
 from tests.support.builders import a_run
 from tests.support.clock import FakeClock
+from tests.support.counts import keep_counts, totals
 from tests.support.http import Http, memory_services
 from tests.support.operators import a_signal, operate
 from tests.support.sweeping import Swept
@@ -36,12 +36,7 @@ BACKOFF = {"max_attempts": 5, "backoff": "4s", "jitter": "none", "on_interrupt":
 
 @pytest.fixture(autouse=True)
 def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("functions.runtime.worker.process.flush", lambda: None)
-    taken()
-
-
-def totals() -> Mapping[Series, float]:
-    return {series: sum(values) for series, values in taken().items()}
+    keep_counts(monkeypatch)
 
 
 def plays(ms: int = 0, **given: Any) -> dict[str, Any]:

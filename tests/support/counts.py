@@ -1,0 +1,20 @@
+"""What this process has counted, kept for a test to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from functions.runtime.tally import Series, taken
+
+
+def keep_counts(patch: pytest.MonkeyPatch) -> None:
+    """Forget what was counted before, and let no worker write what comes: it would, each minute and at its end."""
+    patch.setattr("functions.runtime.worker.process.flush", lambda: None)
+    taken()
+
+
+def totals() -> Mapping[Series, float]:
+    """All that was counted since the last time, each series summed."""
+    return {series: sum(values) for series, values in taken().items()}
