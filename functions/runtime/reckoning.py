@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functions.engine.journal import Entry, EventType
 from functions.engine.run import Run, Status
 from functions.engine.workflow import Workflow
-from functions.runtime.telemetry import Metric, count, logger, observe
+from functions.runtime.telemetry import Metric, count, in_detail, logger, observe
 
 _COUNTED = {
     EventType.STEP_SUCCEEDED: Metric.STEPS,
@@ -33,16 +33,18 @@ def committed(before: Run, run: Run, entries: Sequence[Entry], workflow: Workflo
     if _found_a_death(before, entries):
         count(Metric.CRASHES, of=(run.class_name,))
         logger().warning("a worker died with a run in hands", extra=_facts(run))
+    of_class = (run.class_name,)
     for entry in entries:
         metric = _COUNTED.get(entry.type)
         if metric is not None:
-            count(metric, of=(run.class_name,))
+            count(metric, of=of_class)
         if entry.type is EventType.RUN_CLAIMED and run.epoch == 1:
             _begun(run, entry.at, workflow)
         if entry.type in _SAID:
             facts = {"step": entry.step, "attempt": entry.attempt, **_facts(run)}
             logger().info(entry.type.value, extra={**facts, "why": entry.data})
-    logger().debug("committed", extra={**_facts(run), "did": [entry.type.value for entry in entries]})
+    if in_detail(run.id):
+        logger().debug("committed", extra={**_facts(run), "did": [entry.type.value for entry in entries]})
 
 
 def ended(run: Run, *, by_workflow: bool) -> None:
@@ -82,12 +84,12 @@ def _begun(run: Run, at: datetime, workflow: Workflow) -> None:
     """Its first claim. A delayed run waits from when it may begin: its deadline counts from then, too."""
     may_begin = max(run.created_at, run.deadline - timedelta(seconds=workflow.timeout_seconds))
     count(Metric.RUNS_STARTED, of=(run.class_name,))
-    observe(Metric.QUEUE_WAIT, max(0.0, _milliseconds(at - may_begin)), of=(run.class_name, run.lane))
+    observe(Metric.QUEUE_WAIT, max(0, _milliseconds(at - may_begin)), of=(run.class_name, run.lane))
 
 
 def _facts(run: Run) -> dict[str, object]:
     return {"run_id": run.id, "epoch": run.epoch, "version": run.version}
 
 
-def _milliseconds(span: timedelta) -> float:
-    return span / timedelta(milliseconds=1)
+def _milliseconds(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)

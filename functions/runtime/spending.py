@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from functions.adapters.aws import Client
 from functions.runtime.metrics import Metric
-from functions.runtime.tally import count
+from functions.runtime.tally import counter
 
 _TABLE: Final = frozenset({Client.DYNAMODB, Client.DYNAMODB_ONCE})
 _QUEUES: Final = frozenset({Client.SQS, Client.SQS_ONCE, Client.SQS_RECEIVE})
-_OBJECTS: Final = {"get_object": Metric.BUCKET_READS, "put_object": Metric.BUCKET_WRITES}
 _WRITES: Final = frozenset({"put_item", "update_item", "delete_item"})
 
+# Made once: these count at each call there is.
+_table_call = counter(Metric.TABLE_CALLS)
+_read_units = counter(Metric.TABLE_READ_UNITS)
+_write_units = counter(Metric.TABLE_WRITE_UNITS)
+_queue_call = counter(Metric.QUEUE_CALLS)
+_objects: Final = {"get_object": counter(Metric.BUCKET_READS), "put_object": counter(Metric.BUCKET_WRITES)}
 
 COSTS: Final = frozenset(
     {
@@ -28,23 +33,25 @@ COSTS: Final = frozenset(
 """All that is counted here: what is missing of it makes a sum a little lower, and hides nothing."""
 
 
-def asking(client: Client, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Counts the call that is about to be made; returns the parameters that make its answer say what it cost."""
+def spend(client: Client, operation: str, method: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    """Calls the client's method, counting the call and what its answer says it cost; returns the answer.
+
+    A call of the table is asked to say it: that is added to the parameters.
+    """
     if client in _TABLE:
-        count(Metric.TABLE_CALLS)
-        return {**parameters, "ReturnConsumedCapacity": "TOTAL"}
+        _table_call(1)
+        parameters["ReturnConsumedCapacity"] = "TOTAL"
+        answer = method(**parameters)
+        told = answer.get("ConsumedCapacity") or {}
+        if isinstance(told, list):  # of an operation on several tables
+            units = sum(each.get("CapacityUnits", 0.0) for each in told)
+        else:
+            units = told.get("CapacityUnits", 0.0)
+        if units:  # of the table and its indexes
+            (_write_units if operation in _WRITES else _read_units)(units)
+        return answer
     if client in _QUEUES:
-        count(Metric.QUEUE_CALLS)
-    elif operation in _OBJECTS:
-        count(_OBJECTS[operation])
-    return parameters
-
-
-def answered(client: Client, operation: str, response: Any) -> None:
-    """Counts the capacity units of the table and its indexes that an answer tells of."""
-    if client not in _TABLE:
-        return
-    told = response.get("ConsumedCapacity") or []
-    units = sum(each.get("CapacityUnits", 0.0) for each in (told if isinstance(told, list) else [told]))
-    if units:
-        count(Metric.TABLE_WRITE_UNITS if operation in _WRITES else Metric.TABLE_READ_UNITS, units)
+        _queue_call(1)
+    elif operation in _objects:
+        _objects[operation](1)
+    return method(**parameters)

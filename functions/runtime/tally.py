@@ -1,17 +1,23 @@
-"""Counts and measures in this process until they are written: cheap, safe in threads, no import but the names."""
+"""Counts and measures in this process until they are written: cheap, safe in threads, no import but the names.
+
+Each series has a list of what it was told, which stays: what is told is appended, and taken from the list's front.
+Both are one step for other threads, so nothing locks and nothing is lost.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from functions.runtime.metrics import Metric
 
 Series = tuple[Metric, tuple[str, ...]]
 """A metric, and the values of its dimensions but for the service's."""
 
-_lock = threading.Lock()
-_values: dict[Series, list[float]] = {}
+_Told = dict[Series, list[float]]
+
+_counts: _Told = {}
+_measures: _Told = {}
+_distributions: _Told = {}
 
 
 def count(metric: Metric, value: float = 1, *, of: tuple[str, ...] = ()) -> None:
@@ -19,46 +25,49 @@ def count(metric: Metric, value: float = 1, *, of: tuple[str, ...] = ()) -> None
 
     Raises ValueError when that are too many or too few.
     """
-    if len(of) != metric.own_dimensions:
-        raise _mistaken(metric, of)
-    series = (metric, of)
-    with _lock:
-        standing = _values.get(series)
-        if standing is None:
-            _values[series] = [value]
-        else:
-            standing[0] += value
+    told = _counts.get((metric, of))
+    (_new(_counts, metric, of) if told is None else told).append(value)
 
 
 def measure(metric: Metric, value: float, *, of: tuple[str, ...] = ()) -> None:
     """Sets what was measured last; as `count`."""
-    if len(of) != metric.own_dimensions:
-        raise _mistaken(metric, of)
-    with _lock:
-        _values[metric, of] = [value]
+    _new(_measures, metric, of).append(value)
 
 
 def observe(metric: Metric, value: float, *, of: tuple[str, ...] = ()) -> None:
     """Adds a value to a distribution; as `count`."""
-    if len(of) != metric.own_dimensions:
-        raise _mistaken(metric, of)
-    with _lock:
-        _values.setdefault((metric, of), []).append(value)
+    told = _distributions.get((metric, of))
+    (_new(_distributions, metric, of) if told is None else told).append(value)
 
 
-def taken() -> Mapping[Series, list[float]]:
-    """All that came in since the last time: whoever asks has to write it."""
-    global _values
-    with _lock:
-        values, _values = _values, {}
+def counter(metric: Metric, *, of: tuple[str, ...] = ()) -> Callable[[float], None]:
+    """A function that adds to a counter, for where it is done at each call of AWS; as `count`."""
+    return _new(_counts, metric, of).append
+
+
+def taken(but: Set[Metric] = frozenset()) -> Mapping[Series, list[float]]:
+    """All that came in since the last time, `but` what can wait: whoever asks has to write it."""
+    values: dict[Series, list[float]] = {}
+    for series, told in _drained(_counts, but):
+        values[series] = [sum(told)]
+    for series, told in _drained(_measures, but):
+        values[series] = told[-1:]
+    for series, told in _drained(_distributions, but):
+        values[series] = [*values.get(series, ()), *told]
     return values
 
 
-def holds_only(metrics: Set[Metric]) -> bool:
-    """Whether all that came in since the last time is of these metrics."""
-    with _lock:
-        return all(metric in metrics for metric, _ in _values)
+def _new(kind: _Told, metric: Metric, of: tuple[str, ...]) -> list[float]:
+    """A series' list, which is made unless another thread just did."""
+    if len(of) != metric.own_dimensions:
+        raise ValueError(f"{metric} has the dimensions {metric.dimensions.value}; of them were given: {of}")
+    return kind.setdefault((metric, of), [])
 
 
-def _mistaken(metric: Metric, of: tuple[str, ...]) -> ValueError:
-    return ValueError(f"{metric} has the dimensions {metric.dimensions.value}; of them were given: {of}")
+def _drained(kind: _Told, but: Set[Metric]) -> Iterator[tuple[Series, list[float]]]:
+    """What each series was told, if anything: it is gone from its list afterwards."""
+    for series, told in tuple(kind.items()):
+        if told and series[0] not in but:
+            values = told[:]
+            del told[: len(values)]
+            yield series, values

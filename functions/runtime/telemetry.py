@@ -6,11 +6,10 @@ The metrics' names are in `functions.runtime.metrics`. Costs about 60 ms of cold
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from functools import cache
 from typing import TextIO
@@ -31,6 +30,7 @@ __all__ = [
     "configure",
     "count",
     "flush",
+    "in_detail",
     "logger",
     "measure",
     "observe",
@@ -66,9 +66,11 @@ class _Runs(logging.Filter):
             record.correlation_id = run_id
         else:
             run_id = logger().thread_safe_get_current_keys().get("correlation_id")
-        if record.levelno > logging.DEBUG or self.share >= 1:
-            return True
-        return run_id is not None and zlib.crc32(str(run_id).encode()) < self.share * 2**32
+        return record.levelno > logging.DEBUG or self.takes(run_id)
+
+    def takes(self, run_id: object) -> bool:
+        """Whether this run's DEBUG lines pass."""
+        return self.share >= 1 or (run_id is not None and zlib.crc32(str(run_id).encode()) < self.share * 2**32)
 
 
 _runs = _Runs()
@@ -104,6 +106,11 @@ def set_level(level: str) -> None:
     _runs.share = 1.0
 
 
+def in_detail(run_id: str) -> bool:
+    """Whether a DEBUG line about this run is written: asked before one is made at each commit, for few are."""
+    return logger().isEnabledFor(logging.DEBUG) and _runs.takes(run_id)
+
+
 def begin(settings: Settings, function: FunctionName) -> None:
     """A function's process has begun: `configure`, and count its cold start."""
     configure(settings)
@@ -123,12 +130,12 @@ def about(run_id: str) -> Iterator[None]:
         logger().thread_safe_append_keys(**before)
 
 
-def flush() -> None:
-    """Writes all that was counted since the last time as embedded metrics; nothing when there is nothing.
+def flush(but: Set[Metric] = frozenset()) -> None:
+    """Writes all that was counted since the last time, `but` what can wait, as embedded metrics; nothing for nothing.
 
     To be called at the end of each Lambda invocation, and each minute in a process.
     """
-    told = list(lines(taken(), service=_service, by_lane=_by_lane))
+    told = list(lines(taken(but), service=_service, by_lane=_by_lane))
     if told:
-        sys.stdout.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in told))
+        sys.stdout.write("\n".join((*told, "")))
         sys.stdout.flush()  # a pipe is buffered: what is killed, or ends by `os._exit`, would take them along

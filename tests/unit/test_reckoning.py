@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from functions.engine.ports import Absent, Replaces
 from functions.engine.run import Status
 from functions.runtime.metrics import Metric
 from functions.runtime.settings import Settings
-from functions.runtime.spending import answered, asking
+from functions.runtime.spending import spend
 from functions.runtime.tally import taken
 from functions.runtime.worker.stopwatch import Stopwatch
 from tests.support.builders import a_run
@@ -241,18 +242,32 @@ async def test_the_sweeper_tells_how_long_the_longest_overdue_run_is_overdue() -
     assert taken()[Metric.OVERDUE, MODEL] == [90]
 
 
-def test_calls_are_told_with_the_units_their_answers_name() -> None:
-    asked = asking(Client.DYNAMODB_ONCE, "put_item", {"TableName": "t"})
-    answered(Client.DYNAMODB_ONCE, "put_item", {"ConsumedCapacity": {"CapacityUnits": 3.0}})
-    asking(Client.DYNAMODB, "batch_get_item", {})
-    answered(Client.DYNAMODB, "batch_get_item", {"ConsumedCapacity": [{"CapacityUnits": 1.5}, {"CapacityUnits": 2.0}]})
-    asking(Client.DYNAMODB, "query", {})
-    answered(Client.DYNAMODB, "query", {})
-    assert asking(Client.SQS, "delete_message_batch", {"QueueUrl": "q"}) == {"QueueUrl": "q"}
-    for operation in ("get_object", "put_object", "generate_presigned_url"):
-        asking(Client.S3, operation, {})
+def answering(*units: float) -> Callable[..., Any]:
+    """A method of a client whose answer tells these units: of one table, or of each of several."""
+    told = [{"CapacityUnits": each} for each in units]
+    return lambda **_: {"ConsumedCapacity": told if len(told) > 1 else told[0]}
 
-    assert asked == {"TableName": "t", "ReturnConsumedCapacity": "TOTAL"}
+
+def test_a_call_that_fails_is_told_and_its_error_flies_on() -> None:
+    def refused(**_: Any) -> Any:
+        raise Throttled("no")
+
+    with pytest.raises(Throttled):
+        spend(Client.DYNAMODB_ONCE, "put_item", refused, {})
+    assert totals() == {(Metric.TABLE_CALLS, ()): 1}
+
+
+def test_calls_are_told_with_the_units_their_answers_name() -> None:
+    put, deletion = {"TableName": "t"}, {"QueueUrl": "q"}
+    spend(Client.DYNAMODB_ONCE, "put_item", answering(3.0), put)
+    spend(Client.DYNAMODB, "batch_get_item", answering(1.5, 2.0), {})
+    spend(Client.DYNAMODB, "query", lambda **_: {}, {})
+    spend(Client.SQS, "delete_message_batch", lambda **_: {}, deletion)
+    for operation in ("get_object", "put_object", "generate_presigned_url"):
+        spend(Client.S3, operation, lambda **_: {}, {})
+
+    assert put == {"TableName": "t", "ReturnConsumedCapacity": "TOTAL"}
+    assert deletion == {"QueueUrl": "q"}
     assert totals() == {
         (Metric.TABLE_CALLS, ()): 3,
         (Metric.TABLE_WRITE_UNITS, ()): 3.0,
