@@ -62,15 +62,16 @@ test-localstack: $(READY)  ## The integration tests in an emulator that runs: ma
 
 # Counts are claimed and times only shown: `python -m loadtest --help` measures.
 TARGET ?= memory
-SCENARIOS ?= driver diamond open ramp storm team history mixed soak
+SCENARIOS ?= driver diamond open ramp storm team mixed soak
+# What only memory can say, and needs no deployment.
+REMEMBERED ?= history scale
 # What means something only where calls to AWS are made.
-EMULATED ?= cost engine workers peer-stepfunctions
+EMULATED ?= cost engine kills coldstart workers peer-stepfunctions
 load: $(READY)  ## The short version of every load test, against TARGET (memory, emulator or a URL), and a report
 	@rm -rf build/load
-	@for scenario in $(SCENARIOS); do \
-	  $(BIN)/python -m loadtest $$scenario --quick --target $(TARGET) --out build/load/$$scenario || exit; done
-	@for scenario in $(EMULATED); do \
-	  $(BIN)/python -m loadtest $$scenario --quick --target emulator --out build/load/$$scenario || exit; done
+	@play() { for scenario in $${@:2}; do echo "== $$scenario ($$1) ==" >&2; \
+	    $(BIN)/python -m loadtest $$scenario --quick --target $$1 --out build/load/$$scenario || return; done; }; \
+	  play $(TARGET) $(SCENARIOS) && play memory $(REMEMBERED) && play emulator $(EMULATED)
 	@$(BIN)/python -m loadtest report build/load/* --out build/load-report
 
 bench: $(READY)  ## Measure what metrics cost an invocation

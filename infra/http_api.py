@@ -48,7 +48,7 @@ class _AccessLog:
     @property
     def format(self) -> rest.AccessLogFormat:
         """What a line holds."""
-        return rest.AccessLogFormat.custom(json.dumps(ACCESS_LOG))
+        return rest.AccessLogFormat.custom(json.dumps(ACCESS_LOG, separators=(",", ":")))
 
 
 class HttpDoor(Door):

@@ -106,7 +106,7 @@ class RestDoor(Door):
                 throttling_rate_limit=requests_per_second,
                 throttling_burst_limit=burst,
                 access_log_destination=gateway.LogGroupLogDestination(log_group),
-                access_log_format=gateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
+                access_log_format=gateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG, separators=(",", ":"))),
             ),
         )
         integration = gateway.LambdaIntegration(

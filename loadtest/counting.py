@@ -73,7 +73,7 @@ def drained(client: Client, tag: str, *, within_seconds: float) -> Rows:
 
 def executions(ledger: Path) -> Counter[tuple[str, str]]:
     """How often each step of each run was really executed, by the ledger of `chaos.effect`."""
-    return Counter((line["run"], line["step"]) for line in _lines(ledger))
+    return Counter((line["run"], line["step"]) for line in ledgered(ledger))
 
 
 def executed(ledger: Path, found: Rows) -> int:
@@ -82,7 +82,8 @@ def executed(ledger: Path, found: Rows) -> int:
     return sum(count for (run_id, _), count in executions(ledger).items() if run_id in ids)
 
 
-def _lines(ledger: Path) -> Iterator[Mapping[str, str]]:
+def ledgered(ledger: Path) -> Iterator[Mapping[str, Any]]:
+    """What `chaos.effect` wrote down of each execution: `{name, run, step, attempt, epoch}`."""
     if ledger.exists():
         for line in ledger.read_text(encoding="utf-8").splitlines():
             yield json.loads(line)

@@ -5,16 +5,19 @@ Matplotlib is loaded when the first curve is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from loadtest import drawings
+from loadtest.drawings import Draw
+from loadtest.scale.drawing import scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Rows = Sequence[Mapping[str, Any]]
-Draw = Callable[["Axes"], None]
 
 INCHES = (7.5, 3.2)
 MOST_LINES = 12
@@ -26,10 +29,10 @@ def curves(scenario: str, figures: Mapping[str, Any], rows: Rows) -> list[Draw]:
     found: list[Draw] = []
     if scenario in OWN and figures:
         found += OWN[scenario](figures)
-    requests = _grouped(rows, ("phase", "name"), _request_seconds)
+    requests = _grouped(rows, _request, _request_seconds)
     if requests:
         found.append(lambda axes: _shares(axes, requests, "seconds until the answer"))
-    runs = _grouped(rows, ("phase",), _run_seconds)
+    runs = _grouped(rows, _phase, _run_seconds)
     if runs:
         found.append(lambda axes: _shares(axes, runs, "seconds from the acceptance to the last commit"))
     memory = _samples(rows, "resident_mb")
@@ -48,25 +51,38 @@ def save(drawing: Draw, path: Path) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
+def _phase(row: Mapping[str, Any]) -> str:
+    return str(row.get("phase") or "all")
+
+
+def _request(row: Mapping[str, Any]) -> str:
+    """Its phase and name, and what it was answered where that is a refusal."""
+    status = row.get("status", 0)
+    refused = status if isinstance(status, int) and status >= 400 else None
+    return ", ".join(str(part) for part in (row.get("phase"), row.get("name"), refused) if part) or "all"
+
+
 def _request_seconds(row: Mapping[str, Any]) -> float | None:
-    return float(row["seconds"]) if "seconds" in row and not row.get("error") else None
+    """What was not answered at all took no time that says anything."""
+    return float(row["seconds"]) if "seconds" in row and (row.get("status") or not row.get("error")) else None
 
 
 def _run_seconds(row: Mapping[str, Any]) -> float | None:
+    if "run_seconds" in row:
+        return float(row["run_seconds"])
     if not row.get("created_at") or not row.get("finished_at"):
         return None
     return (datetime.fromisoformat(row["finished_at"]) - datetime.fromisoformat(row["created_at"])).total_seconds()
 
 
 def _grouped(
-    rows: Rows, names: Iterable[str], value: Callable[[Mapping[str, Any]], float | None]
+    rows: Rows, label: Callable[[Mapping[str, Any]], str], value: Callable[[Mapping[str, Any]], float | None]
 ) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for row in rows:
         seconds = value(row)
         if seconds is not None:
-            label = ", ".join(str(row[name]) for name in names if row.get(name)) or "all"
-            found.setdefault(label, []).append(seconds)
+            found.setdefault(label(row), []).append(seconds)
     most = sorted(found, key=lambda label: -len(found[label]))[:MOST_LINES]
     return {label: found[label] for label in found if label in most}
 
@@ -97,49 +113,20 @@ def _shares(axes: Axes, groups: Mapping[str, list[float]], label: str) -> None:
 def _over_time(axes: Axes, groups: Mapping[str, list[tuple[float, float]]], label: str) -> None:
     for name, points in groups.items():
         axes.plot(*zip(*points, strict=True), label=name, linewidth=1)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.2 * max(value for points in groups.values() for _, value in points))
     axes.set_xlabel("seconds")
     axes.set_ylabel(label)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=6)
 
 
-def _workers(figures: Mapping[str, Any]) -> list[Draw]:
-    """Runs per second over workers, beside the ideal."""
-    levels = {int(name.split()[0]): of for name, of in figures.items() if "ideal" in of}
-
-    def draw(axes: Axes) -> None:
-        counts = sorted(levels)
-        for way in ("ideal", "end_to_end", "drain"):
-            style = "--" if way == "ideal" else "o-"
-            axes.plot(counts, [levels[count][way] for count in counts], style, label=way.replace("_", " "), linewidth=1)
-        axes.set_xlabel("workers")
-        axes.set_ylabel("runs per second")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
-
-    return [draw] if levels else []
-
-
-def _cost(figures: Mapping[str, Any]) -> list[Draw]:
-    """What a million diamonds cost, part by part, beside what others take."""
-    cases = {name: figures["cases"][name] for name in ("diamond, busy", "diamond, idle") if name in figures["cases"]}
-
-    def draw(axes: Axes) -> None:
-        parts = list(dict.fromkeys(part for case in cases.values() for part in case["dollars_per_million"]))
-        lefts = dict.fromkeys(cases, 0.0)
-        for part in parts:
-            widths = [case["dollars_per_million"].get(part, 0.0) for case in cases.values()]
-            axes.barh(list(cases), widths, left=list(lefts.values()), label=part)
-            lefts = {name: left + width for (name, left), width in zip(lefts.items(), widths, strict=True)}
-        for name, dollars in next(iter(cases.values()))["others"].items():
-            if dollars is not None:
-                axes.barh([name], [dollars], color="0.6")
-        axes.set_xlabel("USD per million diamonds")
-        axes.legend(fontsize=6)
-
-    return [draw] if cases else []
-
-
-OWN: Mapping[str, Callable[[Mapping[str, Any]], list[Draw]]] = {"cost": _cost, "workers": _workers}
+OWN: Mapping[str, Callable[[Mapping[str, Any]], list[Draw]]] = {
+    "cost": drawings.cost,
+    "history": drawings.history,
+    "open": drawings.open_loop,
+    "peer-swarmkit": drawings.beside_swarmkit,
+    "ramp": drawings.ramp,
+    "scale": scale,
+    "workers": drawings.workers,
+}
 """Scenarios with drawings of their own, made from their figures."""

@@ -88,11 +88,13 @@ async def _worked(document: Mapping[str, Any], runs: int, concurrency: int) -> W
     isolation = Isolation(settings)
     worker = Worker(services, class_name="model", lanes=LANES, concurrency=concurrency, isolation=isolation)
     gc.collect()
+    gc.freeze()  # the store holds what was submitted in this process, as no real one does: nothing to look through
     begun, began = time.process_time(), time.monotonic()
     task = asyncio.create_task(worker.run())
     async with asyncio.timeout(STUCK_SECONDS):
         await store.all_ended.wait()
     processor, elapsed = time.process_time() - begun, time.monotonic() - began
+    gc.unfreeze()
     worker.stop()
     await task
     if store.ends != {Status.SUCCEEDED: runs}:

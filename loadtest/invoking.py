@@ -11,8 +11,8 @@ import io
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -68,6 +68,10 @@ class Counted:
         return {operation: count / self.runs for operation, count in sorted(self.meter.calls.items())}
 
 
+Watch = Callable[[str], AbstractContextManager[object]]
+"""What is around each invocation of the function of that name."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Books:
     invocations: Counter[str] = field(default_factory=Counter)
@@ -75,14 +79,14 @@ class _Books:
     log_bytes: int = 0
 
     @contextmanager
-    def invocation(self, function: str) -> Iterator[None]:
-        """One invocation: its processor time, and what it says."""
+    def invocation(self, function: str, tell: Callable[[], None] = flush) -> Iterator[None]:
+        """One invocation: its processor time, and what it says, `tell` being how it tells what it counted."""
         said = io.StringIO()
         began = time.process_time()
         try:
             with redirect_stdout(said):
                 yield
-                flush()
+                tell()
         finally:
             self.invocations[function] += 1
             used = time.process_time() - began
@@ -105,6 +109,11 @@ class Functions:
         self._batches = MapBatches(self._services, self._workflows, self._attempts)
         self._app = build(self._services)
         self._books = _Books()
+        self._watch: Watch = nullcontext
+
+    def watch(self, watch: Watch) -> None:
+        """From now on have this around each invocation of the API and the worker."""
+        self._watch = watch
 
     async def apply(self, document: Mapping[str, Any]) -> None:
         """Register a workflow. Raises RuntimeError when it is refused."""
@@ -117,9 +126,11 @@ class Functions:
         """
         self._meter.taken()
         self._books = _Books()
+        # A sandbox that has not been called for a while tells all at once; one that is busy, what it told last aside.
+        tell = self._app.tell if at_once > 1 else flush
         ids = []
         for _ in range(runs):
-            with self._books.invocation("api"):
+            with self._watch("api"), self._books.invocation("api", tell):
                 ids.append((await self._ask("POST", "/v1/runs", {"workflow": workflow, "input": given}))["id"])
         ended = await self._work(ids, at_once)
         return Counted(
@@ -161,7 +172,7 @@ class Functions:
         return list(taken)
 
     async def _invoke(self, taken: list[Received]) -> None:
-        with self._books.invocation("worker"):
+        with self._watch("worker"), self._books.invocation("worker"):
             runner = Runner(self._services, self._workflows, self._attempts, worker="counted", alone=len(taken) == 1)
             again = await work(
                 self._services, runner, taken, seconds_left=SECONDS_LEFT, spent=lambda: bool(self._attempts.lingering)

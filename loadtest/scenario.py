@@ -91,4 +91,6 @@ def perform(
         recorder.note(quick=quick, options=values)
         session = Session(kind=kind, recorder=recorder, scratch=Path(scratch), quick=quick)
         found = scenario(session, **values)
+        if mistaken := {check.aim for check in found.checks if check.aim and name not in check.aim.scenarios}:
+            raise ValueError(f"{name} answers targets whose results are looked for elsewhere: {sorted(mistaken)}")
         return recorder.finish(figures=found.figures, checks=found.checks)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from loadtest.aims import Aim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One claim: what was held against which target, what was measured, and whether it holds.
 
-    A check that is only `shown` is a figure for the reader: it can't fail the scenario.
+    A check that is only `shown` is a figure for the reader: it can't fail the scenario. `aim` is the row of the table
+    of targets that it answers, if any; `n` of how many observations the figure is made, none for an exact count.
     """
 
     what: str
@@ -18,6 +21,8 @@ class Check:
     measured: str
     holds: bool
     shown: bool = False
+    aim: Aim | None = None
+    n: int | None = None
 
 
 def holds(checks: Sequence[Check]) -> bool:
@@ -44,3 +49,8 @@ def at_least(what: str, measured: float, target: float, unit: str = "") -> Check
 def shown(what: str, measured: object) -> Check:
     """A figure without a target."""
     return Check(what=what, target="", measured=str(measured), holds=True, shown=True)
+
+
+def toward(aim: Aim, *checks: Check, n: int | None = None) -> list[Check]:
+    """The same checks, as an answer to a row of the table of targets, made of `n` observations."""
+    return [replace(check, aim=aim, n=n) for check in checks]

@@ -36,6 +36,7 @@ import binascii
 import zlib
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from functions.adapters.record import decode, encode, from_ms, to_ms
@@ -189,6 +190,7 @@ _TEXT, _TOKEN, _HASH, _VERSION = b"\x00", b"\x01", b"\x02", b"\x03"
 _VERSION_PREFIX: Final = "sha256:"
 
 
+@lru_cache(maxsize=1_024)  # of the six in a record, five are the same in its next version
 def pack(text: str) -> bytes:
     """An id or hash in as few bytes as it has: 16-character tokens and SHA-256 in hex by their bytes, else as text."""
     if len(text) == 16:
@@ -229,21 +231,17 @@ def unpack(data: bytes) -> str:
 def size(item: Mapping[str, Any]) -> int:
     """An item's size in bytes as DynamoDB counts it: names in UTF-8 and values; numbers about a byte per two digits."""
     total = 0
+    # Asked of each record that is written: a function for a value, or patterns of mappings, would take twice as long.
     for name, value in item.items():
-        total += len(name.encode()) + _value_size(value)
+        ((kind, held),) = value.items()
+        total += len(name.encode())
+        if kind == "S":
+            total += len(held.encode())
+        elif kind == "B":
+            total += len(held)
+        elif kind == "N":
+            digits = held.replace("-", "").replace(".", "").strip("0")
+            total += (len(digits) + 1) // 2 + 1 + held.startswith("-")
+        else:
+            raise ValueError(f"no item of this table has a value like {value!r}")
     return total
-
-
-def _value_size(value: Mapping[str, Any]) -> int:
-    # Asked for each attribute of each record that is written: patterns of mappings would take three times as long.
-    kind: str
-    held: Any
-    ((kind, held),) = value.items()
-    if kind == "S":
-        return len(held.encode())
-    if kind == "B":
-        return len(held)
-    if kind == "N":
-        digits = held.replace("-", "").replace(".", "").strip("0")
-        return (len(digits) + 1) // 2 + 1 + int(held.startswith("-"))
-    raise ValueError(f"no item of this table has a value like {value!r}")

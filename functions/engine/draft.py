@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from functions.engine.changed import changed
 from functions.engine.effects import Effect, ReturnPlace, StartAttempt, StartMap, StopMap
 from functions.engine.journal import Entry, EventType
 from functions.engine.run import TERMINAL, Fault, Reason, Run, Status, StepState, StepStatus, check_move, fault_view
@@ -95,7 +96,7 @@ class Draft:
 
     def step(self, name: str, **fields: Any) -> StepState:
         """Change a step's state."""
-        state = replace(self.steps[name], **fields)
+        state = changed(self.steps[name], **fields)
         self.steps[name] = state
         self.changed = True
         return state
@@ -188,4 +189,4 @@ class Draft:
         if at_work and not self.by_operator:
             # Every commit of a holder renews its lease; none needs a write of its own for that.
             fields["lease_until"] = self.now + self.terms.lease
-        return replace(self.run, steps=dict(self.steps), journal=(*self.run.journal, *self._entries), **fields)
+        return changed(self.run, steps=dict(self.steps), journal=(*self.run.journal, *self._entries), **fields)

@@ -15,8 +15,7 @@ class SystemClock:
 
     def now(self) -> datetime:
         """Wall time, aware UTC, cut to whole milliseconds (what the record can hold)."""
-        now = datetime.now(UTC)
-        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+        return datetime.fromtimestamp(time.time_ns() // 1_000_000 / 1000, UTC)
 
     def monotonic(self) -> float:
         """Seconds that never go back."""

@@ -108,7 +108,7 @@ def set_level(level: str) -> None:
 
 def in_detail(run_id: str) -> bool:
     """Whether a DEBUG line about this run is written: asked before one is made at each commit, for few are."""
-    return logger().isEnabledFor(logging.DEBUG) and _runs.takes(run_id)
+    return logger().log_level <= logging.DEBUG and _runs.takes(run_id)
 
 
 def begin(settings: Settings, function: FunctionName) -> None:

@@ -1,6 +1,6 @@
 """The one place that makes AWS clients, and the composition of the ports from them.
 
-boto3 is imported when the first client is made, not with this module.
+The SDK is imported when the first client is made, not with this module.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _PROFILES: Final[Mapping[Client, _Profile]] = {
 class Aws:
     """AWS clients and the threads that wait for them: a `Call` for the adapters.
 
-    `session` is a boto3 session (made when absent); without `endpoint_url` botocore's own rules
+    `session` is a boto3 session (absent: botocore's own is made); without `endpoint_url` botocore's own rules
     hold, `AWS_ENDPOINT_URL` included. `wall` is the wall clock in seconds since the epoch that AWS's
     is compared with. Safe to use from several threads and event loops. `close` it at the end.
     """
@@ -96,7 +96,7 @@ class Aws:
         threads: int = 32,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._session = session
+        self._create: Callable[..., Any] | None = None if session is None else session.client
         self._endpoint_url = endpoint_url
         self._threads = threads
         self._wall = wall
@@ -142,14 +142,11 @@ class Aws:
         return response
 
     def _make(self, profile: _Profile) -> Any:
-        from botocore import __version__ as botocore_version
-        from botocore.config import Config
+        from functions.runtime.sdk import Config, client_factory
 
-        if self._session is None:
-            import boto3
-
-            self._session = boto3.Session()
-        client = self._session.client(
+        if self._create is None:
+            self._create = client_factory()
+        client = self._create(
             profile.service,
             endpoint_url=self._endpoint_url,
             config=Config(
@@ -161,7 +158,7 @@ class Aws:
                 # Our own code makes every parameter; checking them costs a fifth of a call's CPU.
                 parameter_validation=False,
                 # botocore composes its own anew for each request, which costs an eighth of a call's CPU.
-                user_agent=f"Botocore/{botocore_version} fanfold",
+                user_agent="fanfold",
                 signature_version="s3v4" if profile.service == "s3" else None,
                 # An endpoint of one's own seldom has a host name per bucket.
                 s3={"addressing_style": "path"} if self._endpoint_url is not None else None,

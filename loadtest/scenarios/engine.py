@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fanfold import Client
+from loadtest.aims import Aim
 from loadtest.counting import drained
 from loadtest.engine import CONCURRENCY, worked
 from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
 from loadtest.shapes import chain
 from loadtest.targets import Needs
-from loadtest.verdict import at_least, at_most, equal, shown
+from loadtest.verdict import at_least, at_most, equal, shown, toward
 from loadtest.warming import warm
 from loadtest.workflows import DIAMOND
 
@@ -71,9 +72,21 @@ def engine(
         figures=figures,
         checks=[
             equal("idle runs that succeeded", sum(map(len, taken.values())), len(taken) * looks),
-            session.timed(at_least("diamonds per second of one processor", rate, DIAMONDS_A_SECOND, "/s")),
-            session.timed(at_most("p95 of an idle diamond by its own times", diamond.p95, P95_SECONDS, " s")),
-            session.timed(at_most("overhead of a dependency level, median", level, LEVEL_SECONDS, " s")),
+            *toward(
+                Aim.ENGINE,
+                session.timed(at_least("diamonds per second of one processor", rate, DIAMONDS_A_SECOND, "/s")),
+                n=runs * rounds,
+            ),
+            *toward(
+                Aim.LATENCY,
+                session.timed(at_most("p95 of an idle diamond by its own times", diamond.p95, P95_SECONDS, " s")),
+                n=looks,
+            ),
+            *toward(
+                Aim.LEVEL,
+                session.timed(at_most("overhead of a dependency level, median", level, LEVEL_SECONDS, " s")),
+                n=2 * looks,
+            ),
             shown("an idle diamond by its own times", diamond),
             shown("processor time of a dependency level, in memory", f"{level_ms:.3g} ms"),
             shown("processor time of a submit, in memory", f"{figures['submit_processor_ms']:.3g} ms"),

@@ -11,6 +11,7 @@ import statistics
 from contextlib import ExitStack
 from typing import Annotated, Any
 
+from loadtest.aims import Aim
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.past import past_id
@@ -18,7 +19,7 @@ from loadtest.scenario import Found, Session
 from loadtest.server import CALLS_HEADER, UNITS_HEADER
 from loadtest.swarm import Request
 from loadtest.targets import Needs, Target
-from loadtest.verdict import Check, at_most, equal, shown
+from loadtest.verdict import Check, at_most, equal, shown, toward
 
 OLD = Numbers((1_000, 20_000, 1_000_000))
 QUICK = {"turns": 15}
@@ -71,6 +72,11 @@ def history(
     for question in questions:
         figures[question], found = _compared(session, question, [r for r in warm if r.name == question])
         checks += found
+    slowest = max(ratio for of in figures.values() for ratio in of["ratios"].values())
+    unequal = sum(reads != of["reads"][str(int(old[0]))] for of in figures.values() for reads in of["reads"].values())
+    checks += toward(Aim.HISTORY, equal("pages and reads that take other calls or units", unequal, 0))
+    slower = at_most("largest ratio of times of a page or read (medians of pairs)", slowest, SLOWER_AT_MOST)
+    checks += toward(Aim.HISTORY, session.timed(slower), n=turns)
     return Found(figures=figures, checks=checks)
 
 

@@ -59,7 +59,8 @@ def _at(
     )
     rows = drained(client, tag, within_seconds=max(120, 4 * seconds))
     for row in rows.listed:
-        session.recorder.row(**{key: row[key] for key in ("id", "status", "created_at", "started_at", "finished_at")})
+        facts = {key: row[key] for key in ("id", "status", "created_at", "started_at", "finished_at")}
+        session.recorder.row(phase=name, **facts)
     accepted = [request for request in requests if request.status == 202]
     elapsed = elapsed_seconds(requests)
     checks = [

@@ -79,7 +79,7 @@ def _theirs(session: Session, native: Machine, count: int, at_once: int, taken: 
     def one() -> None:
         execution = native.run()
         taken.append(execution.seconds)
-        session.recorder.row(phase=phase, status=execution.status, seconds=execution.seconds)
+        session.recorder.row(phase=phase, status=execution.status, run_seconds=execution.seconds)
 
     return count / _elapsed(one, count, at_once)
 

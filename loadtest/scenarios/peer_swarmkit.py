@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import httpx
 
+from loadtest.aims import Aim
 from loadtest.counting import drained, moment
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
@@ -22,7 +23,7 @@ from loadtest.scenario import Found, Session
 from loadtest.scenarios.workers import backlog, span, staffing
 from loadtest.swarm import elapsed_seconds, failures
 from loadtest.targets import Target
-from loadtest.verdict import Check, at_least, equal, shown
+from loadtest.verdict import Check, at_least, equal, shown, toward
 from loadtest.warming import warm
 from loadtest.workflows import counted_call
 
@@ -78,7 +79,8 @@ def peer_swarmkit(
                 checks.append(equal(f"{name}: our failed requests", failures(requests), 0))
                 checks.append(equal(f"{name}: our runs that succeeded", ended.count("succeeded"), ended.total))
             figures["users"][level] = rates
-            checks += _beside(session, f"{level} users", rates)
+            beside = _beside(session, f"{level} users", rates)
+            checks += toward(Aim.WIDE, *beside, n=rounds) if level == most else beside
     folder = session.scratch / "split"
     folder.mkdir()
     with (

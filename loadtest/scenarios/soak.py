@@ -9,13 +9,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from loadtest.aims import Aim
 from loadtest.counting import drained, executed, rows
 from loadtest.measure import quantiles
 from loadtest.sampling import Sample, functions_of, sampled
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds
 from loadtest.targets import Needs
-from loadtest.verdict import Check, at_most, equal, shown
+from loadtest.verdict import Check, at_most, equal, shown, toward
 from loadtest.warming import warm
 from loadtest.workflows import COUNTED_DIAMOND, DIAMOND
 
@@ -60,7 +61,7 @@ def soak(
         equal("submits that were not accepted", len(requests) - accepted, 0),
         equal("accepted runs that succeeded", ended.count("succeeded"), accepted),
         equal("rows in all", ended.total, accepted),
-        equal("places taken at the end, of all classes", sum(places.values()), waiting),
+        *toward(Aim.SOAK, equal("places taken at the end, of all classes", sum(places.values()), waiting), n=accepted),
         shown("a diamond by its own times", run),
     ]
     if steps is not None:
@@ -72,9 +73,12 @@ def soak(
         "run_seconds": run,
         "submit_seconds": quantiles(r.seconds for r in requests),
     }
+    grown = 0
     for name, taken in samples.items():
         figures[name], found = _flat(session, name, taken, keeps_rows=target.kind == "memory")
         checks += found
+        grown += sum(not check.holds for check in found)
+    checks += toward(Aim.SOAK, session.timed(equal("processes' memory or descriptors that grew", grown, 0)))
     return Found(figures=figures, checks=checks)
 
 

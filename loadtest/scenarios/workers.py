@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fanfold import Client
+from loadtest.aims import Aim
 from loadtest.counting import Rows, drained, executed, moment
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
 from loadtest.targets import Needs, Target, workers
-from loadtest.verdict import Check, at_least, equal, shown
+from loadtest.verdict import Check, at_least, equal, shown, toward
 from loadtest.warming import warm
 from loadtest.workflows import counted_call
 
@@ -61,13 +62,15 @@ def workers_scenario(
                 figures[f"1 worker, {WIDE} at once"] = wide
                 checks += found
                 share = wide["runs_per_second"] / (1_000 * WIDE / WIDE_MS)
-                checks.append(session.timed(at_least("one wide worker ÷ its ideal", share, WIDE_SHARE)))
+                ideal = session.timed(at_least("one wide worker ÷ its ideal", share, WIDE_SHARE))
+                checks += toward(Aim.WIDE, ideal, n=WIDE * wide_rounds)
     least, most = int(levels[0]), int(levels[-1])
     for way in ("end_to_end", "drain"):
         one, many = figures[f"{least} workers"][way], figures[f"{most} workers"][way]
         times = many / one
         what = f"{most} workers ÷ {least}, {way.replace('_', ' ')}"
-        checks.append(session.timed(at_least(what, times, round(most / least * EFFICIENCY, 2), "×")))
+        scaled = session.timed(at_least(what, times, round(most / least * EFFICIENCY, 2), "×"))
+        checks += toward(Aim.SCALING, scaled, n=per_worker * (least + most))
     return Found(figures=figures, checks=checks)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from functions.runtime.version import VERSION
+from loadtest.coldstarts import MODULES
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +18,7 @@ HEAVY = ("pydantic", "boto3", "botocore.session", "aws_xray_sdk", "yaml", "reque
 """Costly modules: pydantic alone is 60–120 ms of a cold start. boto3 is loaded by the first call, not by an import."""
 
 BUDGETS = {
-    "functions.api": {"pydantic", "yaml"},
+    "functions.api": {"pydantic"},
     "functions.authorizer": set(),
     "functions.worker": set(),
     "functions.fanout": set(),
@@ -34,6 +35,24 @@ def test_an_entry_point_loads_no_heavy_module_beyond_its_budget(module: str) -> 
     code = f"import {module}, sys; print(*[m for m in {HEAVY!r} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert set(loaded) <= BUDGETS[module]
+
+
+@pytest.mark.parametrize("handler", sorted(MODULES))
+def test_a_handler_loads_no_more_modules_than_its_budget(handler: str) -> None:
+    code = f"import sys; before = set(sys.modules); import functions.{handler}; print(len(set(sys.modules) - before))"
+    assert int(python(code)) <= MODULES[handler]
+
+
+def test_the_first_call_of_aws_loads_botocore_and_nothing_of_boto3() -> None:
+    code = (
+        "import os, sys\n"
+        "os.environ |= {'AWS_ACCESS_KEY_ID': 'a', 'AWS_SECRET_ACCESS_KEY': 'b', 'AWS_DEFAULT_REGION': 'eu-central-1'}\n"
+        "from functions.adapters.aws import Client\n"
+        "from functions.runtime.wiring import Aws\n"
+        "names = [Aws().client(each).meta.service_model.service_name for each in Client]\n"
+        "print(*sorted(set(names)), *[name for name in ('boto3', 's3transfer') if name in sys.modules])"
+    )
+    assert python(code).split() == ["dynamodb", "s3", "sqs", "stepfunctions"]
 
 
 @pytest.mark.parametrize("module", sorted(BUDGETS))

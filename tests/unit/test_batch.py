@@ -49,13 +49,31 @@ async def test_messages_done_with_are_deleted_while_others_go_on_and_the_last_ar
     _, messages = await batch(world, one(100), one(5_000), one(9_000), one(9_000))
     process = world.process()
     task = invoke(process, messages)
-    await asyncio.sleep(1)
+    await asyncio.sleep(2)
     assert await left(world) == 3
     await asyncio.sleep(5)
     assert await left(world) == 2
     assert await task == []
     assert await left(world) == 2
     assert loop().tasks_of(process.name) == set()
+
+
+@virtually
+async def test_messages_that_are_done_with_within_a_second_of_each_other_are_deleted_by_one_call() -> None:
+    world = World()
+    _, messages = await batch(world, one(100), one(400), one(800), one(9_000))
+    process = world.process()
+    deleted: list[int] = []
+    delete = process.services.queue.delete
+
+    async def counted(messages: Sequence[Received]) -> None:
+        deleted.append(len(messages))
+        await delete(messages)
+
+    process.services.queue.delete = counted  # type: ignore[method-assign]  # this process's own queue
+    assert await invoke(process, messages) == []
+    assert deleted == [3]
+    assert await left(world) == 1
 
 
 @virtually

@@ -14,6 +14,7 @@ from loadtest.metered import metered
 from loadtest.metering import REQUEST_BYTES, Meter
 from loadtest.money import dollars, durable, express, standard, total, usage, writes
 from loadtest.prices import PRICES, Part
+from loadtest.report import write
 from loadtest.results import read
 from loadtest.scenario import perform
 from loadtest.scenarios.cost import cost
@@ -136,3 +137,7 @@ def test_the_scenario_keeps_calls_prices_and_dollars_of_every_shape_beside_the_o
         assert case["total"] == pytest.approx(sum(case["dollars_per_million"].values()))
         assert set(case["dollars_per_million"]) <= set(figures["prices"])
         assert len(case["others"]) == 4
+    page = write([tmp_path / "it"], tmp_path / "page").read_text(encoding="utf-8")
+    assert f"on demand, {figures['prices_of']}" in page
+    assert "| DynamoDB, writes | 0.000000625 | write unit, 1 KB | 7 | 4.38 | 7 | 4.38 |" in page
+    assert "| 1 × API Gateway, 5 × Step Functions, transitions, 4 × Lambda, requests | 126.80 |" in page

@@ -31,8 +31,8 @@ def test_a_page_tells_of_each_result_its_claims_its_environment_and_its_curves(t
     results = [a_result(tmp_path / "one"), a_result(tmp_path / "two", rate=50.0)]
     page = write(results, tmp_path / "report")
     text = page.read_text(encoding="utf-8")
-    assert "| open | memory |  | passed |  |" in text
-    assert "| open | memory |  | FAILED | rate |" in text
+    assert "| [one](#one) | open | memory |  | passed |  |" in text
+    assert "| [two](#two) | open | memory |  | FAILED | rate |" in text
     assert "| ✓ | a\\|b | = 2 | 2 |" in text
     assert "| ✗ | rate | ≤ 40 | 50 |" in text
     assert "cores 2" in text

@@ -152,7 +152,7 @@ def test_what_was_counted_is_written_before_a_process_ends_without_a_word() -> N
     assert '"Outages":[1]' in ended.stdout
 
 
-def test_what_reads_cost_is_told_together_and_all_else_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_calls_cost_is_told_together_and_all_else_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     clock = FakeClock()
     http = Http(services=memory_services(clock=clock))
 
@@ -166,10 +166,12 @@ def test_what_reads_cost_is_told_together_and_all_else_at_once(capsys: pytest.Ca
         assert len(told(Metric.TABLE_CALLS)) == 1
         assert told(Metric.TABLE_CALLS, Metric.TABLE_READ_UNITS) == []
         (line,) = told(Metric.TABLE_CALLS, Metric.DUPLICATES)
-        assert '"TableCalls":[2]' in line
+        assert '"Duplicates":[1]' in line
+        assert "TableCalls" not in line
         assert told(Metric.TABLE_CALLS) == []
         asyncio.run(clock.advance(10))
-        assert len(told()) == 1
+        (line,) = told()
+        assert '"TableCalls":[3]' in line
     finally:
         http.app.close()
 

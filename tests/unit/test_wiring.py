@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
+import botocore
 import pytest
 
 from functions.adapters.aws import Client
@@ -118,6 +119,12 @@ async def test_a_bound_method_can_be_called_too() -> None:
     with service(b"{}") as (url, _), aws_at(url) as aws:
         answer = await aws.call(aws.client(Client.DYNAMODB).get_item, TableName="t", Key={})
         assert "Item" not in answer
+
+
+def test_every_client_says_who_asks_by_a_text_that_is_made_once() -> None:
+    with aws_at("http://127.0.0.1:9") as aws:
+        agents = {aws.client(each).meta.config.user_agent for each in (Client.DYNAMODB, Client.SQS)}
+    assert agents == {f"fanfold Botocore/{botocore.__version__}"}
 
 
 def test_importing_the_wiring_makes_no_client_and_loads_no_sdk() -> None:

@@ -85,9 +85,10 @@ class MemoryRunStore:
         self._rows[key] = item
         if self._codec is not None:
             self._put[key] = (copy(item), run)
-        if old is not None:
-            self._unindex(old)
-        self._index(run)
+        if old is None or _indexed(old) != _indexed(run):
+            if old is not None:
+                self._unindex(old)
+            self._index(run)
         return item_bytes
 
     async def put_segment(self, key: RunKey, segment: Segment, *, now: datetime) -> None:
@@ -215,6 +216,11 @@ class MemoryRunStore:
         _remove(self._listed[run.tenant, bucket_of(run)], (run.created_at, run.id))
         if run.status is Status.WAITING and run.due_at is not None:
             _remove(self._due[run.class_name], (run.due_at, run.tenant, run.id))
+
+
+def _indexed(run: Run) -> tuple[object, ...]:
+    """What the rows of the two indexes say of a run."""
+    return bucket_of(run), run.created_at, run.due_at if run.status is Status.WAITING else None
 
 
 def _sort_key(item: Item) -> str:

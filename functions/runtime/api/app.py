@@ -28,13 +28,12 @@ from functions.runtime.api.refusals import refusals
 from functions.runtime.api.requests import Request, request_of
 from functions.runtime.api.routes import CALLS, Call, pattern
 from functions.runtime.spending import COSTS
-from functions.runtime.tally import holds_only
 from functions.runtime.telemetry import about, flush, logger
 from functions.runtime.version import VERSION
 from functions.runtime.wiring import Services
 
 FOLD = timedelta(seconds=10)
-"""What only says what reads cost is written this often at most: a line costs more than the read it tells of."""
+"""What calls cost is written this often at most: a line of it costs more than the read that it tells of."""
 
 _Work = Callable[[Request], Awaitable[Answer]]
 
@@ -60,7 +59,7 @@ class App:
         try:
             return self._runner.run(self.answer(event, context))
         finally:
-            self._tell()
+            self.tell()
 
     async def answer(self, event: Mapping[str, Any], context: object) -> dict[str, Any]:
         """The proxy answer to an event of payload format 2.0 or 1.0."""
@@ -73,12 +72,14 @@ class App:
             headers = {"Content-Type": PROBLEM_JSON}
             return {"statusCode": 500, "headers": headers, "body": INTERNAL.body(), "isBase64Encoded": False}
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """Write what was counted. Mere costs wait for a call after `FOLD`; a sandbox that ends takes them along."""
         now = self._services.clock.now()
-        if now - self._told_at >= FOLD or not holds_only(COSTS):
+        if now - self._told_at >= FOLD:
             self._told_at = now
             flush()
+        else:
+            flush(but=COSTS)
 
     def close(self) -> None:
         """End the event loop."""

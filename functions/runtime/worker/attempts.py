@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import json
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -273,7 +272,9 @@ def _invoke(definition: TaskDef, job: Job, context: Context) -> Any:
 
 
 def _copy(value: Json) -> Json:
-    return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
+    if isinstance(value, dict):
+        return {key: _copy(part) for key, part in value.items()}
+    return [_copy(part) for part in value] if isinstance(value, list) else value
 
 
 async def _contained(call: Callable[[], Coroutine[Any, Any, Json]], limit: int) -> Outcome:

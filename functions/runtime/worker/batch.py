@@ -16,6 +16,9 @@ from functions.runtime.worker.runner import Back, Disposition, Done, Runner
 
 LAST_SECONDS = 3.0
 """What is still going on this long before the invocation ends is broken off: its lease has to speak for it."""
+TOGETHER_SECONDS = 1.0
+"""Messages that are done with within this time of the first are deleted by one call. Whoever dies meanwhile leaves
+messages that find nothing due."""
 
 
 async def work(
@@ -28,27 +31,38 @@ async def work(
 ) -> Sequence[str]:
     """Work on every message; returns the ids of those to be delivered again.
 
-    Messages that are done with are deleted at once while others go on; at the end the mapping
+    Messages that are done with are deleted within a second while others go on; at the end the mapping
     deletes what is not returned, unless the process is `spent` and must end without an answer.
     """
-    until = asyncio.get_running_loop().time() + seconds_left - LAST_SECONDS
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds_left - LAST_SECONDS
     margin = services.settings.hand_over_margin_seconds
     horizon = services.clock.now() + timedelta(seconds=seconds_left - margin)
     again: list[str] = []
     async with Keeper(services, messages) as keeper:
         tasks = {asyncio.create_task(runner.handle(m, horizon=horizon)): m for m in messages}
         pending = set(tasks)
+        done: list[Received] = []
+        delete_at = math.inf
         while pending:
-            left = until - asyncio.get_running_loop().time()
-            finished, pending = await asyncio.wait(pending, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
-            if not finished:
+            wake_at = min(until, delete_at)
+            finished, pending = await asyncio.wait(
+                pending, timeout=max(0.0, wake_at - loop.time()), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not finished and loop.time() >= until:
                 again += await _break_off(tasks, pending)
                 break
             keeper.release(tasks[task] for task in finished)
-            back = await settle(
-                services, [(tasks[t], disposition(t, tasks[t])) for t in finished], delete=bool(pending) or spent()
-            )
-            again += [message.message_id for message in back]
+            ended = [(tasks[task], disposition(task, tasks[task])) for task in finished]
+            again += [message.message_id for message in await hand_back(services, ended)]
+            if new := served(ended):
+                done += new
+                delete_at = min(delete_at, loop.time() + TOGETHER_SECONDS)
+            if pending and loop.time() >= delete_at:
+                await delete(services, done)
+                done, delete_at = [], math.inf
+        if spent():
+            await delete(services, done)
     return again
 
 
@@ -61,23 +75,28 @@ def disposition(task: asyncio.Task[Disposition], message: Received) -> Dispositi
     return Back(seconds=60)
 
 
-async def settle(
-    services: Services, ended: Iterable[tuple[Received, Disposition]], *, delete: bool
-) -> Sequence[Received]:
-    """Delete what is done with (where `delete`), hide what goes back; returns the latter.
+def served(ended: Iterable[tuple[Received, Disposition]]) -> Sequence[Received]:
+    """The messages that are done with."""
+    return [message for message, what in ended if isinstance(what, Done)]
 
-    Neither call is worth failing for: an undeleted message is looked at once more, an unhidden one later.
-    """
-    ended = list(ended)
-    done = [message for message, what in ended if isinstance(what, Done)]
+
+async def delete(services: Services, done: Sequence[Received]) -> None:
+    """Delete messages that are done with. Not worth failing for: one that stays is looked at once more."""
+    try:
+        if done:
+            await services.queue.delete(done)
+    except InfrastructureError as error:
+        logger().warning("messages were not deleted", extra={"error": repr(error)})
+
+
+async def hand_back(services: Services, ended: Iterable[tuple[Received, Disposition]]) -> Sequence[Received]:
+    """Hide the messages that go back, and return them. Not worth failing for: one that is not hidden comes later."""
     back = [(message, what.seconds) for message, what in ended if isinstance(what, Back)]
     try:
-        if delete and done:
-            await services.queue.delete(done)
         for message, seconds in back:
             await services.queue.hide([message], seconds=math.ceil(seconds))
     except InfrastructureError as error:
-        logger().warning("messages were not settled", extra={"error": repr(error)})
+        logger().warning("messages were not hidden", extra={"error": repr(error)})
     return [message for message, _ in back]
 
 

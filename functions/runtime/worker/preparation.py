@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from functions.engine.changed import changed
 from functions.engine.decide import Decision
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
@@ -35,7 +36,7 @@ class Preparation:
 
     async def next(self, record: Run, decision: Decision) -> Run:
         """The record to put in place of `record`; what it names elsewhere is stored by then."""
-        run = replace(decision.run, version=record.version + 1, write_id=self._services.ids.token())
+        run = changed(decision.run, version=record.version + 1, write_id=self._services.ids.token())
         return await self._sealed(record, await self._maps.pinned(await self._spilled(run)))
 
     async def _spilled(self, run: Run) -> Run:

@@ -18,7 +18,7 @@ from functions.runtime.settings import Settings
 from functions.runtime.telemetry import configure, flush, logger
 from functions.runtime.wiring import Services, services
 from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.batch import disposition, settle
+from functions.runtime.worker.batch import delete, disposition, hand_back, served
 from functions.runtime.worker.isolation import Isolation
 from functions.runtime.worker.keeper import Keeper, visibility_seconds
 from functions.runtime.worker.lanes import Lanes
@@ -199,7 +199,9 @@ class Worker:
     async def _settle(self) -> None:
         while self._ended:
             batch, self._ended = self._ended, []
-            await settle(self._services, [(m, disposition(task, m)) for m, task in batch], delete=True)
+            ended = [(message, disposition(task, message)) for message, task in batch]
+            await delete(self._services, served(ended))
+            await hand_back(self._services, ended)
 
     async def _watch(self) -> None:
         """A process with a thread that can't be stopped takes no new run (R7)."""

@@ -134,7 +134,7 @@ class Shell:
             while lost is None:
                 if self._held and not self._at_it():
                     took = self._clock.monotonic() - began - self._executions.at_work.seconds - self._waited
-                    observe(Metric.ENGINE_OVERHEAD, 1_000 * max(0.0, took), of=(base.class_name,))
+                    observe(Metric.ENGINE_OVERHEAD, round(1_000 * max(0.0, took)), of=(base.class_name,))
                     return Ended(run=self._record)
                 lost = await self._turn() if self._held else await self._write()
             return lost
