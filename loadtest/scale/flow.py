@@ -7,6 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 from loadtest.measure import quantile
@@ -31,6 +32,7 @@ class Flow:
     runs: int
     rate: float
     last_end: float
+    mean_end: float
     waits: Sequence[float]
     used: Mapping[Kind, float]
     binding: str
@@ -74,6 +76,7 @@ def flow(
         runs=len(ends),
         rate=rate(ends),
         last_end=ends[-1],
+        mean_end=fmean(ends),
         waits=sorted(books.waits),
         used=used,
         binding=binding,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from functions.engine.values import Json
@@ -106,7 +107,10 @@ class Strain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strained:
-    """Seconds until the last run had ended, and submits that were refused, by the real code and by the model."""
+    """Seconds until a run had ended, on average, and submits that were refused, by the real code and by the model.
+
+    Not until the last had: a message that is put back a third time comes after minutes, and whether one is, is chance.
+    """
 
     name: str
     real_seconds: float
@@ -134,9 +138,11 @@ def strains(*, quick: bool) -> Sequence[Strain]:
     if quick:
         return some
     tenth = Deployment(partition_writes=100, warm_writes=100_000, maximum_concurrency=1_000)
+    cold = Deployment(warm_writes=25)
     one_counter, one_partition = replace(tenth, index_shards=3), replace(tenth, place_shards=3)
     return [
         *some,
+        Strain(name="a table of 25 writes/s, 64 workers", deployment=cold, runs=640, workers=64),
         Strain(
             name="a table of 200 writes/s, 128 workers", deployment=Deployment(warm_writes=200), runs=1_000, workers=128
         ),
@@ -173,8 +179,8 @@ def strained(
         modelled = flow(functions, deployment, room, burst(runs), batch_size=deployment.batch_size)
     return Strained(
         name=strain.name,
-        real_seconds=max(ends(played)),
-        model_seconds=modelled.last_end,
+        real_seconds=fmean(ends(played)),
+        model_seconds=modelled.mean_end,
         real_refused=played.refused,
         model_refused=modelled.refused,
         binding=modelled.binding,

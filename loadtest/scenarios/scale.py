@@ -212,7 +212,7 @@ def _strained(
         text = f"{told.model_seconds:.1f} s beside {told.real_seconds:.1f} s ({told.binding})"
         checks.append(shown(f"model beside real code: {strain.name}", text))
     apart = max(told.difference for told in found.values())
-    checks.append(at_most("the same, largest difference of the time it took", apart, STRAINED_TOLERANCE))
+    checks.append(at_most("the same, largest difference of the mean time to an end", apart, STRAINED_TOLERANCE))
     return found, checks
 
 
