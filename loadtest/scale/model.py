@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from functions.engine.terms import MAX_DELAY
+from functions.engine.errors import Throttled
 from functions.runtime.aftermath import PAUSE_SECONDS
 from functions.runtime.settings import Settings
-from functions.runtime.worker.runner import OUTAGE_DELAY
+from functions.runtime.worker.runner import back_after
 from functions.runtime.worker.shell import PAUSES_SECONDS, TRIES_TO_CLAIM
 from loadtest.scale.deployment import Deployment, Kind
 from loadtest.scale.gates import Gates, Tokens
@@ -236,7 +236,7 @@ class Model:
         if not (self._claim_new if new else self._puts[run.stage]).paid(now):
             run.refusals += 1
             if run.stage == 0 and run.refusals >= TRIES_TO_CLAIM:
-                delay = min(OUTAGE_DELAY * 2 ** min(run.outages, 8), MAX_DELAY).total_seconds()
+                delay = back_after(Throttled(), run.outages).total_seconds()
                 self.books.put_back += 1
                 self._push(now + delay, _QUEUED, messages=[(run.first, run.outages + 1, run.row)])
                 return self._out_of_hand(now, run.batch, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -395,6 +396,16 @@ async def test_five_workers_killed_by_one_run_are_enough() -> None:
 # --- faults ------------------------------------------------------------------------------------
 
 
+async def comes_again_after(process: Process) -> float:
+    """Seconds until the lane delivers its one message, for the first time."""
+    start = loop().time()
+    while not (messages := await process.queue.receive(LANE, limit=1, wait_seconds=20, visibility_seconds=66)):
+        pass
+    (message,) = messages
+    assert message.receives == 1
+    return loop().time() - start
+
+
 @pytest.mark.parametrize(("outages", "delay"), [(0, 60), (1, 120), (3, 480), (4, 900), (50, 900)])
 @virtually
 async def test_a_claim_that_meets_an_outage_puts_a_copy_back_later_and_later(outages: int, delay: int) -> None:
@@ -407,12 +418,33 @@ async def test_a_claim_that_meets_an_outage_puts_a_copy_back_later_and_later(out
     (sent,) = [c for c in process.queue.calls if c.method == "send"]
     assert sent.args[1] == replace(envelope, outages=outages + 1)
     assert await depths(world) == (0, 0, 1)
-    start = loop().time()
-    (message,) = await process.queue.receive(LANE, limit=1, wait_seconds=20, visibility_seconds=66) or [None]
-    while message is None:
-        (message,) = await process.queue.receive(LANE, limit=1, wait_seconds=20, visibility_seconds=66) or [None]
-    assert loop().time() - start == pytest.approx(delay, abs=1)
-    assert message.receives == 1
+    assert await comes_again_after(process) == pytest.approx(delay, abs=1)
+
+
+@pytest.mark.parametrize(("outages", "delay"), [(0, 5), (1, 10), (3, 40), (8, 900), (50, 900)])
+@virtually
+async def test_a_claim_that_was_only_throttled_comes_again_soon_and_later_each_time(outages: int, delay: int) -> None:
+    world = World()
+    envelope = await submitted(world, outages=outages)
+    process = world.process()
+    process.runs.rule("put", Fault.THROTTLED)
+    assert await process.work() == Done()
+    assert process.runs.count("put") == 3
+    (sent,) = [c for c in process.queue.calls if c.method == "send"]
+    assert sent.args[1] == replace(envelope, outages=outages + 1)
+    assert await comes_again_after(process) == pytest.approx(delay, abs=1)
+
+
+@pytest.mark.parametrize("faults", list(itertools.permutations([Fault.LOST, Fault.THROTTLED, Fault.THROTTLED])))
+@virtually
+async def test_a_claim_that_may_yet_be_done_waits_longer_than_a_lease(faults: tuple[Fault, ...]) -> None:
+    world = World()
+    await submitted(world)
+    process = world.process()
+    process.runs.plan("put", *faults)
+    process.runs.rule("get", Fault.DOWN)
+    assert await process.work() == Done()
+    assert await comes_again_after(process) == pytest.approx(60, abs=1)
 
 
 @virtually

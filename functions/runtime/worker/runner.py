@@ -22,7 +22,7 @@ from functions.engine.due import (
     on_envelope,
     on_wake,
 )
-from functions.engine.errors import InfrastructureError, Unavailable
+from functions.engine.errors import InfrastructureError, Throttled, Unavailable
 from functions.engine.events import Claimed, Event, MapRang, MapSeen
 from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
 from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
@@ -42,11 +42,20 @@ CLOCK_RESOLUTION = 2.0
 OUTAGE_DELAY = timedelta(seconds=60)
 """First delay of a message that met an infrastructure fault; it doubles with each further one (R5)."""
 
+THROTTLE_DELAY = timedelta(seconds=5)
+"""The same where it was refused for load, and nothing was done: an outage's minute would leave a limit unused."""
+
 UNREADABLE_SECONDS = 60
 """How long a message that can't be read is hidden; after ten deliveries it is a dead letter."""
 
 LOOKS = 3
 """How often one delivery decides anew after a lost race, before the message is handed back."""
+
+
+def back_after(error: InfrastructureError, outages: int) -> timedelta:
+    """When a message that met this fault is to come again, having met so many before."""
+    first = THROTTLE_DELAY if isinstance(error, Throttled) else OUTAGE_DELAY
+    return min(first * (1 << min(outages, 8)), MAX_DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +268,11 @@ class Runner:
 
     async def _put_back(self, received: Received, message: Message, error: InfrastructureError) -> Disposition:
         """An infrastructure fault is nobody's crash: a copy goes back, so that receives count crashes only (R5)."""
-        delay = min(OUTAGE_DELAY * 2 ** min(message.outages, 8), MAX_DELAY)
         count(Metric.OUTAGES)
         logger().error(
             "a service failed; the message goes back", extra={"run_id": message.run_id, "error": repr(error)}
         )
-        seconds = int(delay.total_seconds())
+        seconds = int(back_after(error, message.outages).total_seconds())
         try:
             copy = replace(message, outages=message.outages + 1)
             await self._services.queue.send(received.queue, copy, delay_seconds=seconds)

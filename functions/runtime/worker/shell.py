@@ -16,7 +16,7 @@ from datetime import datetime
 
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt, StartMap, StopMap
-from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Unanswered
+from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Throttled, Unanswered
 from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
 from functions.engine.journal import Entry
 from functions.engine.ports import Condition, Replaces, RunKey
@@ -115,6 +115,7 @@ class Shell:
         self._unanswered: dict[str, _Put] = {}
         self._inputs: dict[Attempt, Json] = {}
         self._refusals = 0
+        self._in_doubt = False
         self._held = False
         self._stuck = False
         self._seen = 0.0
@@ -271,8 +272,8 @@ class Shell:
             return await self._go_by(conflict.current)
         except Unanswered:
             return await self._look()
-        except InfrastructureError:
-            return await self._refused()
+        except InfrastructureError as error:
+            return await self._refused(error)
         except LimitExceeded as error:
             if not self._preparation.all_of_it:
                 self._preparation.all_of_it = True
@@ -367,11 +368,17 @@ class Shell:
             )
         return row is None or (row.version == 1 and row.submission == self._record.submission)
 
-    async def _refused(self) -> Lost | None:
-        """Pause before the next try. A claim that is refused too often gives up; a holder's lease does."""
+    async def _refused(self, error: InfrastructureError | None = None) -> Lost | None:
+        """Pause before the next try. A claim that is refused too often gives up; a holder's lease does.
+
+        A claim that was throttled each time says so: of nothing else it is certain that it will not be done later.
+        """
         self._refusals += 1
+        self._in_doubt = self._in_doubt or not isinstance(error, Throttled)
         if not self._held and self._refusals >= TRIES_TO_CLAIM:
-            raise Unanswered("the claim could not be made")
+            if error is None or self._in_doubt:
+                raise Unanswered("the claim could not be made")
+            raise error
         await self._pause()
         return None
 
