@@ -25,8 +25,10 @@ def count(metric: Metric, value: float = 1, *, of: tuple[str, ...] = ()) -> None
 
     Raises ValueError when that are too many or too few.
     """
-    told = _counts.get((metric, of))
-    (_new(_counts, metric, of) if told is None else told).append(value)
+    try:
+        _counts[metric, of].append(value)
+    except KeyError:
+        _new(_counts, metric, of).append(value)
 
 
 def measure(metric: Metric, value: float, *, of: tuple[str, ...] = ()) -> None:
@@ -36,8 +38,10 @@ def measure(metric: Metric, value: float, *, of: tuple[str, ...] = ()) -> None:
 
 def observe(metric: Metric, value: float, *, of: tuple[str, ...] = ()) -> None:
     """Adds a value to a distribution; as `count`."""
-    told = _distributions.get((metric, of))
-    (_new(_distributions, metric, of) if told is None else told).append(value)
+    try:
+        _distributions[metric, of].append(value)
+    except KeyError:
+        _new(_distributions, metric, of).append(value)
 
 
 def counter(metric: Metric, *, of: tuple[str, ...] = ()) -> Callable[[float], None]:

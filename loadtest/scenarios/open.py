@@ -18,7 +18,7 @@ from loadtest.verdict import Check, at_most, equal, shown
 from loadtest.warming import warm
 from loadtest.workflows import COUNTED_DIAMOND, DIAMOND
 
-RATES = Numbers((1, 10, 20, 40))
+RATES = Numbers((1, 5, 10, 20))
 QUICK = {"rates": Numbers((2, 5)), "seconds": 6.0}
 
 TARGET_P95_SECONDS = 0.3

@@ -2,7 +2,9 @@
 
 Both tell their own times: an execution from its start to its end, a run from its acceptance to its last commit. The
 emulator is quicker than AWS in everything, and not in equal parts: the ratio says nothing of AWS but that ours adds
-no more than a native state machine does where calls cost the same.
+no more than a native state machine does where calls cost the same. Rates are shown, not claimed: ours are of callers
+who submit and wait over HTTPS, through a function and an authorizer; a state machine is started and asked by the SDK,
+and its transitions cost no calls inside the emulator.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from loadtest.measure import quantiles
 from loadtest.peers.stepfunctions import Machine, machine
 from loadtest.scenario import Found, Session
 from loadtest.targets import Needs
-from loadtest.verdict import Check, at_least, at_most, equal, shown
+from loadtest.verdict import Check, at_most, equal, shown
 from loadtest.warming import warm
 from loadtest.workflows import DIAMOND
 
@@ -62,11 +64,12 @@ def peer_stepfunctions(
                         rates["ours"].append(own)
             checks.append(equal("executions by the service's count", native.ended(), {"SUCCEEDED": ran}))
     found_seconds = {who: {way: quantiles(of) for way, of in ways.items()} for who, ways in seconds.items()}
-    idle = found_seconds["ours"]["idle"].p50 / found_seconds["theirs"]["idle"].p50
+    ratios = {way: found_seconds["ours"][way].p50 / found_seconds["theirs"][way].p50 for way in ("idle", "busy")}
     best = max(rates["ours"]) / max(rates["theirs"])
     checks += [
-        session.timed(at_most("idle: our median ÷ the state machine's", idle, 1.0)),
-        session.timed(at_least(f"{callers} at once: our best rate ÷ the state machine's", best, 1.0)),
+        session.timed(at_most("idle: our median ÷ the state machine's", ratios["idle"], 1.0)),
+        session.timed(at_most(f"{callers} at once: our median ÷ the state machine's", ratios["busy"], 1.0)),
+        shown(f"{callers} at once: our best rate ÷ the state machine's", f"{best:.3g}"),
         *(shown(f"{who}, {way}", of) for who, ways in found_seconds.items() for way, of in ways.items()),
         *(shown(f"{who}: runs per second", ", ".join(f"{rate:.3g}" for rate in of)) for who, of in rates.items()),
     ]

@@ -61,7 +61,7 @@ def peer_swarmkit(
     ):
         document = counted_call(counted=target.ledger is not None)
         client.apply(document)
-        warm(target, client, document["name"], 5, {"ms": 50})
+        warm(target, client, document["name"], 5, {"ms": 50}, callers=most)
         for level in map(int, users):
             rates: dict[str, list[float]] = {"theirs": [], "ours": []}
             for number in range(rounds):

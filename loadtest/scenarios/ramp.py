@@ -44,7 +44,7 @@ def ramp(
     with session.target(needs) as target, target.client() as client:
         workflow = counted_call(counted=target.ledger is not None)
         client.apply(workflow)
-        warm(target, client, workflow["name"], 5, {"ms": 50})
+        warm(target, client, workflow["name"], 5, {"ms": 50}, callers=int(max(levels)))
         for level in levels:
             users = int(level)
             measured, found = _at(session, target, client, workflow["name"], users, seconds=seconds, ms=call_ms)

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Annotated, Any
 
 from fanfold import Client
@@ -45,7 +47,7 @@ def workers_scenario(
     *,
     levels: Annotated[Numbers, "Workers, one level after the other."] = LEVELS,
     per_worker: Annotated[int, "Runs of a level for each of its workers."] = 40,
-    wide_rounds: Annotated[int, "Runs for each place of the wide worker; 0: leave it out."] = 5,
+    wide_rounds: Annotated[int, "Runs for each place of the wide worker; 0: leave it out."] = 20,
 ) -> Found:
     """Rows and executions are counted after each phase; rates are runs by the time that really passed."""
     figures: dict[str, Any] = {}
@@ -97,8 +99,8 @@ def staffing(session: Session, **settings: Any) -> Iterator[Any]:
 
         @contextmanager
         def staffed(count: int, concurrency: int) -> Iterator[tuple[Target, Client]]:
-            folder = session.scratch / f"workers-{count}-{concurrency}"
-            folder.mkdir()
+            # A folder of its own for each time: what earlier workers said is no sign that these have started.
+            folder = Path(mkdtemp(prefix=f"workers-{count}-{concurrency}-", dir=session.scratch))
             with workers(stack, count, concurrency=concurrency, folder=folder):
                 ends_at = time.monotonic() + START_SECONDS
                 while sum(STARTED in log.read_text(encoding="utf-8") for log in folder.glob("*.log")) < count:
