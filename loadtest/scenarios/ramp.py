@@ -14,7 +14,7 @@ from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds, failures
 from loadtest.targets import Needs, Target
-from loadtest.verdict import Check, at_least, equal, shown
+from loadtest.verdict import Check, equal, shown
 from loadtest.warming import warm
 from loadtest.workflows import counted_call
 
@@ -24,9 +24,6 @@ QUICK = {"levels": Numbers((2, 5)), "seconds": 8.0, "call_ms": 500}
 JITTER = 0.25
 SWARMKIT_RUNS_PER_SECOND = {5: 2.2, 25: 10.0, 50: 20.0, 100: 31.0, 200: 31.0}
 """Its all-in-one mode on two cores by users, run again for 2 s calls; flat from 100 on."""
-IDEAL_SHARE = 0.9
-"""Of a user's time the calls themselves: what one worker should reach up to the box's processor."""
-IDEAL_USERS = 100
 
 
 def ramp(
@@ -77,11 +74,12 @@ def _at(
     if target.ledger:
         calls = executed(target.ledger, rows)
         checks.append(equal(f"{name}: executions of calls", calls, rows.count("succeeded")))
-    if ms == 2_000 and users in SWARMKIT_RUNS_PER_SECOND:
-        against = SWARMKIT_RUNS_PER_SECOND[users]
-        checks.append(session.timed(at_least(f"{name}: runs per second against SwarmKit's", rate, against, "/s")))
-    ideal = at_least(f"{name}: time of the calls ÷ time of the runs", share, IDEAL_SHARE)
-    checks.append(session.timed(ideal) if users <= IDEAL_USERS else shown(ideal.what, ideal.measured))
+    # Shown, not claimed: SwarmKit's figures are of another machine, and the emulator's own limit is near at 100 users.
+    # The comparison in turns is `peer-swarmkit`'s, that of one worker with its ideal is `workers`'.
+    theirs = SWARMKIT_RUNS_PER_SECOND.get(users) if ms == 2_000 else None
+    beside = "" if theirs is None else f" (SwarmKit's on another machine: {theirs:g})"
+    checks.append(shown(f"{name}: runs per second", f"{rate:.3g}{beside}"))
+    checks.append(shown(f"{name}: time of the calls ÷ time of the runs", f"{share:.3g}"))
     checks.append(shown(f"{name}: a run as its user saw it", run))
     return {
         "elapsed_seconds": elapsed,
