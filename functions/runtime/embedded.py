@@ -48,7 +48,7 @@ def lines(values: Mapping[Series, list[float]], *, service: str, by_lane: bool =
 def _forms(told: tuple[Series, ...], service: str) -> tuple[tuple[str, tuple[Series, ...]], ...]:
     """The lines that tell these series, each from behind its time to before its numbers, and which series it tells."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Series]] = {}
-    for series in told:
+    for series in sorted(told):  # which line tells a series does not depend on which was told first
         metric, of = series
         groups.setdefault((metric.dimension_names[: len(of) + 1], of), []).append(series)
     packed: list[tuple[dict[str, str], list[Any], list[Series]]] = []

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from aws_lambda_powertools.metrics import MetricUnit
 
-from functions.runtime import telemetry
+from functions.runtime import embedded, telemetry
 from functions.runtime.settings import Settings
+from functions.runtime.tally import Series
 from functions.runtime.telemetry import (
     FunctionName,
     Metric,
@@ -112,6 +115,24 @@ def test_series_that_differ_in_a_dimension_are_in_lines_of_their_own(capsys: pyt
         ("harness", "high", "QueueWait"),
         ("harness", "high", "Steps"),
     }
+
+
+def test_which_line_tells_a_series_does_not_depend_on_what_was_told_first() -> None:
+    values: dict[Series, list[float]] = {
+        (Metric.STEPS, ("model",)): [1],
+        (Metric.QUEUE_WAIT, ("model", "low")): [2],
+        (Metric.QUEUE_WAIT, ("model", "high")): [3],
+        (Metric.OUTAGES, ()): [4],
+    }
+
+    def told(series: Iterable[Series]) -> list[Any]:
+        return [
+            {name: value for name, value in json.loads(line).items() if name != "_aws"}
+            for line in embedded.lines({each: values[each] for each in series}, service="fanfold")
+        ]
+
+    first, *others = [told(series) for series in itertools.permutations(values)]
+    assert all(other == first for other in others)
 
 
 def test_a_distribution_of_more_than_a_hundred_values_goes_on_in_the_next_line(
