@@ -406,32 +406,24 @@ async def comes_again_after(process: Process) -> float:
     return loop().time() - start
 
 
-@pytest.mark.parametrize(("outages", "delay"), [(0, 60), (1, 120), (3, 480), (4, 900), (50, 900)])
+@pytest.mark.parametrize(
+    ("fault", "outages", "delay"),
+    [(Fault.DOWN, outages, delay) for outages, delay in ((0, 60), (1, 120), (3, 480), (4, 900), (50, 900))]
+    + [(Fault.THROTTLED, outages, delay) for outages, delay in ((0, 5), (1, 10), (3, 40), (8, 900), (50, 900))],
+)
 @virtually
-async def test_a_claim_that_meets_an_outage_puts_a_copy_back_later_and_later(outages: int, delay: int) -> None:
+async def test_a_claim_that_meets_a_fault_puts_a_copy_back_later_and_later(
+    fault: Fault, outages: int, delay: int
+) -> None:
     world = World()
     envelope = await submitted(world, outages=outages)
     process = world.process()
-    process.runs.rule("put", Fault.DOWN)
+    process.runs.rule("put", fault)
     assert await process.work() == Done()
     assert process.runs.count("put") == 3
     (sent,) = [c for c in process.queue.calls if c.method == "send"]
     assert sent.args[1] == replace(envelope, outages=outages + 1)
     assert await depths(world) == (0, 0, 1)
-    assert await comes_again_after(process) == pytest.approx(delay, abs=1)
-
-
-@pytest.mark.parametrize(("outages", "delay"), [(0, 5), (1, 10), (3, 40), (8, 900), (50, 900)])
-@virtually
-async def test_a_claim_that_was_only_throttled_comes_again_soon_and_later_each_time(outages: int, delay: int) -> None:
-    world = World()
-    envelope = await submitted(world, outages=outages)
-    process = world.process()
-    process.runs.rule("put", Fault.THROTTLED)
-    assert await process.work() == Done()
-    assert process.runs.count("put") == 3
-    (sent,) = [c for c in process.queue.calls if c.method == "send"]
-    assert sent.args[1] == replace(envelope, outages=outages + 1)
     assert await comes_again_after(process) == pytest.approx(delay, abs=1)
 
 
