@@ -47,9 +47,9 @@ class AsyncClient(Session):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         super().__init__(url, token, patience_seconds=patience_seconds)
-        import httpx
-
-        self._http = httpx.AsyncClient(transport=transport, **self._options())
+        self._transport = transport
+        self._http: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._sleep = sleep
 
     async def __aenter__(self) -> AsyncClient:
@@ -61,8 +61,10 @@ class AsyncClient(Session):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
+        """Close the connections. A later call opens new ones."""
+        http, self._http = self._http, None
+        if http is not None and self._loop is asyncio.get_running_loop():
+            await http.aclose()
 
     async def health(self) -> Health:
         """Whether the service is there."""
@@ -210,15 +212,26 @@ class AsyncClient(Session):
         """As `Client.queues`."""
         return await self._ask(calls.queues())
 
+    def _connections(self) -> httpx.AsyncClient:
+        """The connections of the running loop: those of an earlier `asyncio.run` ended with it."""
+        import httpx
+
+        loop = asyncio.get_running_loop()
+        if self._http is None or self._loop is not loop:
+            self._http = httpx.AsyncClient(transport=self._transport, **self._options())
+            self._loop = loop
+        return self._http
+
     async def _ask(self, call: Call[T]) -> T:
         import httpx
 
+        http = self._connections()
         begin = time.monotonic()
         attempt = 0
         while True:
             attempt += 1
             try:
-                answer = await self._http.request(**self._request(call))
+                answer = await http.request(**self._request(call))
             except httpx.TransportError as error:
                 pause = self._pause(attempt, since=begin, answer=None)
                 if pause is None:

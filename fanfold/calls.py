@@ -217,6 +217,6 @@ def pause_before_repeat(
     Obeys `Retry-After`, else doubles from 0.1 s to 5 s; `chance` in [0, 1) spreads clients out.
     It gives up at once when the pause would pass the caller's patience: waiting for nothing helps nobody.
     """
-    backoff = min(5.0, 0.1 * 2 ** (attempt - 1)) * (0.5 + chance)
+    backoff = min(5.0, 0.1 * 2 ** min(attempt - 1, 6)) * (0.5 + chance)
     pause = backoff if retry_after_seconds is None else retry_after_seconds + 0.1 * chance
     return pause if spent_seconds + pause <= patience_seconds else None

@@ -15,6 +15,7 @@ ApiError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -56,6 +57,21 @@ class Problem(ApiError):
         self.errors = errors
         self.more = more
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made again from its facts: an exception crosses to another process, and is copied, whole."""
+        facts = self._facts()
+        return partial(type(self), **facts), (), {k: v for k, v in vars(self).items() if k not in facts} or None
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "type": self.type,
+            "title": self.title,
+            "detail": self.detail,
+            "errors": tuple(dict(error) for error in self.errors),
+            "more": dict(self.more),
+        }
+
     def content(self) -> dict[str, Any]:
         """The problem as the JSON object it came as (RFC 9457)."""
         content: dict[str, Any] = {
@@ -94,6 +110,9 @@ class Refused(Problem):
     def __init__(self, *, retry_after_seconds: float | None = None, **facts: Any) -> None:
         super().__init__(**facts)
         self.retry_after_seconds = retry_after_seconds
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "retry_after_seconds": self.retry_after_seconds}
 
     def content(self) -> dict[str, Any]:
         """The problem as a JSON object; `retry_after` (seconds) as it stands within a batch."""

@@ -6,6 +6,7 @@ that whoever holds it, or claims it next, goes on from there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -32,7 +33,8 @@ from functions.engine.waits import WaitSignal, WaitUntil
 from functions.engine.workflow import OnFailure, Workflow
 
 MAX_SIGNALS = 100
-"""Signals a run may hold that no wait has taken yet."""
+"""Signals a run may hold that no wait has taken yet: so many under the names that its workflow waits for, and so many
+under all other names. The first of a name that is waited for is always held."""
 
 MAX_RECEIPTS = 100
 """Keyed moves a run remembers: what is repeated is repeated soon."""
@@ -159,7 +161,7 @@ def _signal(draft: Draft, workflow: Workflow, move: Signalled) -> None:
     check_operation(Operation.SIGNAL, run)
     waiting = _open_waits(draft, workflow, move.name)
     if not waiting and len(run.signals) >= MAX_SIGNALS:
-        raise SignalsFull(run.status, MAX_SIGNALS)
+        _check_room(run, workflow, move.name)
     draft.note(
         EventType.SIGNAL_RECEIVED,
         step=waiting[0] if waiting else None,
@@ -172,6 +174,15 @@ def _signal(draft: Draft, workflow: Workflow, move: Signalled) -> None:
     draft.take_signal(waiting[0], move.name, move.payload)
     if draft.status is Status.WAITING:
         _ring_now(draft)
+
+
+def _check_room(run: Run, workflow: Workflow, name: str) -> None:
+    """Signals that nobody waits for keep none out that somebody waits for. Raises `SignalsFull`."""
+    names = {step.wait.name for step in workflow.steps.values() if isinstance(step.wait, WaitSignal)}
+    held = Counter(signal.name for signal in run.signals)
+    beside = sum(count for other, count in held.items() if (other in names) == (name in names))
+    if beside >= MAX_SIGNALS and not (name in names and name not in held):
+        raise SignalsFull(run.status, held)
 
 
 def _open_waits(draft: Draft, workflow: Workflow, name: str) -> list[str]:

@@ -25,6 +25,7 @@ FanfoldError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,11 +94,14 @@ class WrongState(CallerError):
 
 
 class SignalsFull(CallerError):
-    """The run holds as many signals as it may that no wait has taken yet."""
+    """The run holds as many signals as it may that no wait has taken yet: so many by each name."""
 
-    def __init__(self, status: str, limit: int) -> None:
-        super().__init__(f"the run is {status} and holds {limit} signals that no wait has taken, the limit")
-        self.limit = limit
+    def __init__(self, status: str, held: Mapping[str, int]) -> None:
+        most = sorted(held.items(), key=lambda item: (-item[1], item[0]))
+        names = ", ".join(f"{count} {name!r}" for name, count in most[:10]) + (", …" if len(most) > 10 else "")
+        count = sum(held.values())
+        super().__init__(f"the run is {status} and holds {count} signals that no wait has taken, the limit: {names}")
+        self.held = held
 
 
 class QueueFull(CallerError):

@@ -8,6 +8,7 @@ the engine is pure).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -74,6 +75,14 @@ def dump(value: Json) -> bytes:
     if isinstance(value, (dict, list, tuple)):
         _check_keys(value)
     return _to_json(value).encode("ascii")
+
+
+_to_canonical = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode
+
+
+def fingerprint(value: Json) -> str:
+    """SHA-256 (hex) of a JSON value, whatever the order of its keys and the spaces it was sent with."""
+    return hashlib.sha256(_to_canonical(value).encode("ascii")).hexdigest()
 
 
 def _check_keys(value: Json) -> None:

@@ -117,6 +117,20 @@ async def test_a_repeated_signal_with_its_key_answers_what_it_answered(http: Htt
     assert (other.status, other.json["type"]) == (409, "key-reused")
 
 
+async def test_the_same_signal_in_another_form_is_the_same_signal(http: Http) -> None:
+    run_id = await at_the_gate(http)
+    first = await move(http, run_id, "signals/approve", '{"a": 1, "b": 2}', key="k")
+    again = await move(http, run_id, "signals/approve", '{"b":2,"a":1}', key="k")
+    assert (first.status, again.status, again.json) == (202, 200, first.json)
+
+
+async def test_the_same_fork_in_another_form_is_the_same_fork(http: Http) -> None:
+    run_id = await at_the_gate(http)
+    first = await move(http, run_id, "fork", '{"from_step": "gate", "input": 1}', key="k")
+    again = await move(http, run_id, "fork", '{"input":1,"from_step":"gate"}', key="k")
+    assert (first.status, again.status, again.json["id"]) == (202, 200, first.json["id"])
+
+
 async def test_a_signal_repeated_after_the_end_of_its_run_is_still_answered(http: Http) -> None:
     run_id = await at_the_gate(http)
     first = await move(http, run_id, "signals/approve", {"n": 1}, key="k")

@@ -139,6 +139,26 @@ async def test_a_repeated_key_with_the_same_body_is_the_same_run(http: Http) -> 
     assert (await http("GET", "/v1/queues")).json["queues"][0]["queued"] == 1
 
 
+async def test_a_repeated_key_with_the_same_json_in_another_form_is_the_same_run(http: Http) -> None:
+    headers = {"Idempotency-Key": "k1"}
+    forms = ('{"workflow": "tiny", "input": {"a": 1, "b": [2]}}', '{"input":{"b":[2],"a":1},\n "workflow":"tiny"}')
+    replies = [await http("POST", "/v1/runs", form, headers=headers) for form in forms]
+    assert [reply.status for reply in replies] == [202, 200]
+
+
+async def test_a_repeated_key_of_a_batch_with_the_same_json_in_another_form_is_the_same_run(http: Http) -> None:
+    headers = {"Idempotency-Key": "k1"}
+    forms: tuple[dict[str, Any], ...] = ({"workflow": "tiny", "input": 1}, {"input": 1, "workflow": "tiny"})
+    replies = [await http("POST", "/v1/runs/batch", {"runs": [form]}, headers=headers) for form in forms]
+    assert [reply.json["results"][0]["status"] for reply in replies] == [202, 200]
+
+
+@pytest.mark.parametrize("query", ["status=", "status=,", "workflow=", "tag=", "tag=a&tag="])
+async def test_a_blank_filter_is_an_error_and_does_not_show_everything(http: Http, query: str) -> None:
+    reply = await http("GET", f"/v1/runs?{query}")
+    assert (reply.status, reply.json["type"]) == (400, "invalid-parameter")
+
+
 async def test_a_repeated_key_with_another_body_is_refused(http: Http) -> None:
     await http("POST", "/v1/runs", {"workflow": "tiny", "input": 1}, headers={"Idempotency-Key": "k1"})
     reply = await http("POST", "/v1/runs", {"workflow": "tiny", "input": 2}, headers={"Idempotency-Key": "k1"})

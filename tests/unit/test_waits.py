@@ -218,6 +218,31 @@ def test_a_run_holds_no_more_than_a_hundred_signals() -> None:
     assert game.signal("approve", "taken at once").statuses["gate"] == "succeeded"
 
 
+def test_signals_that_nobody_waits_for_keep_out_none_that_a_wait_will_take() -> None:
+    steps = {"first": {"wait": {"for": "1h"}}, "gate": {**GATE, "needs": ["first"]}}
+    game = Game(a_flow(steps, timeout="30d")).claim()
+    for number in range(MAX_SIGNALS):
+        game.signal(f"other-{number % 7}", number)
+    with pytest.raises(SignalsFull, match=r"holds 100 signals .*: 15 'other-0', 15 'other-1', 14 'other-2'"):
+        game.signal("other-8")
+    game.signal("approve", "in time")
+    assert game.after(3_601).claim().statuses["gate"] == "succeeded"
+
+
+def test_many_signals_under_one_name_keep_out_none_under_another_that_is_waited_for() -> None:
+    steps = {
+        "first": {"wait": {"for": "1h"}},
+        "gate": {**GATE, "needs": ["first"]},
+        "other": {"wait": {"signal": "other", "timeout": "24h"}, "needs": ["first"]},
+    }
+    game = Game(a_flow(steps, timeout="30d")).claim()
+    for number in range(MAX_SIGNALS):
+        game.signal("other", number)
+    game.signal("approve", "the first of its name")
+    with pytest.raises(SignalsFull, match="100 'other', 1 'approve'"):
+        game.signal("approve", "the second")
+
+
 def test_a_repeated_key_is_the_same_signal_and_another_body_a_conflict() -> None:
     keyed = Keyed(key="k1", content="c1")
     game = two_gates().signal("approve", "once", keyed=keyed)

@@ -86,13 +86,13 @@ def invalid_workflow(faults: Sequence[Fault]) -> Refused:
     return invalid_body(faults, title="The workflow is invalid")
 
 
-def invalid_parameter(name: str, detail: str) -> Refused:
-    """422: a query parameter or header has a value that makes no sense."""
+def invalid_parameter(name: str, detail: str, *, status: int = 422) -> Refused:
+    """422: a query parameter or header has a value that makes no sense; 400 where it has none at all."""
     return Refused(
         Problem(
             slug="invalid-parameter",
             title="A parameter is invalid",
-            status=422,
+            status=status,
             detail=f"{name}: {detail}",
             parameter=name,
         )

@@ -160,6 +160,8 @@ def query_as(model: type[Query], request: Request) -> Query:
             continue
         if any(get_origin(kind) is list for kind in (info.annotation, *get_args(info.annotation))):
             split = [[value] if name in model.repeated else value.split(",") for value in values]
+            if model.exact and not all(any(parts) for parts in split):
+                raise invalid_parameter(name, "is blank; leave it out to ask for all", status=400)
             given[name] = [part for parts in split for part in parts if part]
         else:
             given[name] = values[-1]

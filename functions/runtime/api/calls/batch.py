@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.engine.errors import InfrastructureError
-from functions.engine.values import Json, dump
+from functions.engine.values import Json
 from functions.runtime.api import views
 from functions.runtime.api.access import Caller
 from functions.runtime.api.answers import Answer
@@ -45,8 +45,7 @@ def _submission(desk: Desk, caller: Caller, item: Json, key: str | None) -> Subm
     """One run of the batch. Raises `Refused`."""
     desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
     body = value_as(SubmitBody, item)
-    # The item as it was sent, but for its white space.
-    return submission_of(body, caller, sent=dump(item), key=key)
+    return submission_of(body, caller, sent=item, key=key)
 
 
 def _result(outcome: Outcome, tickets: Tickets) -> BatchAccepted | BatchRefused:

@@ -10,7 +10,7 @@ from functions.engine.control import replayed
 from functions.engine.errors import LimitExceeded
 from functions.engine.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from functions.engine.run import Operation, Run, check_operation
-from functions.engine.values import Json, Value, dump_payload
+from functions.engine.values import Json, Value, dump_payload, fingerprint
 from functions.runtime.api import views
 from functions.runtime.api.access import Caller
 from functions.runtime.api.answers import Answer
@@ -20,7 +20,7 @@ from functions.runtime.api.forking import Fork
 from functions.runtime.api.http import SignalReceipt
 from functions.runtime.api.incoming import ForkBody
 from functions.runtime.api.problems import invalid_parameter, malformed
-from functions.runtime.api.requests import Request, body_as
+from functions.runtime.api.requests import Request, value_as
 from functions.runtime.payloads import payload_key
 
 MAX_SIGNAL_BYTES = 256 * 1024
@@ -47,7 +47,7 @@ async def resume(desk: Desk, caller: Caller, request: Request, *, id: str) -> An
 
 async def redrive(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
     """Let a failed or cancelled run go on from there; what succeeded keeps its result."""
-    keyed = _keyed(request, Operation.REDRIVE, "")
+    keyed = _keyed(request, Operation.REDRIVE, "", None)
     return await _moved(desk, await desk.run(caller.tenant, id), RedriveAsked(by=caller.owner, keyed=keyed))
 
 
@@ -57,7 +57,7 @@ async def signal(desk: Desk, caller: Caller, request: Request, *, id: str, name:
         raise invalid_parameter("name", "a signal's name is a-z, then up to 62 of a-z, 0-9, _ and -")
     value = request.json() if request.body.strip() else None
     run = await desk.run(caller.tenant, id)
-    move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name))
+    move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name, value))
     # A repeat is answered as the first was, whatever has become of the run; nothing is stored for what is refused.
     if replayed(run, move) is None:
         check_operation(Operation.SIGNAL, run)
@@ -70,14 +70,15 @@ async def fork(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answ
     """Start a new run that takes over everything of this one that is not downstream of `from_step`."""
     key = request.idempotency_key()
     desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
-    body = body_as(ForkBody, request)
+    sent = request.json()
+    body = value_as(ForkBody, sent)
     tickets = await desk.tickets.open()
     asked = Fork(
         from_step=body.from_step,
         version=body.version,
         input=body.input,
         new_input="input" in body.model_fields_set,
-        request_hash=hashlib.sha256(request.body).hexdigest(),
+        request_hash=fingerprint(sent),
         key=key,
         bound=caller.bound,
     )
@@ -100,12 +101,12 @@ def _answer(changed: bool, content: object, *, keyed: bool, spill_prefix: str = 
     return Answer(status=202 if changed else 200, content=content, headers=headers, spill_prefix=spill_prefix)
 
 
-def _keyed(request: Request, operation: Operation, name: str) -> Keyed | None:
+def _keyed(request: Request, operation: Operation, name: str, said: Json) -> Keyed | None:
     """The request's idempotency key, for this operation alone, and what the request says."""
     key = request.idempotency_key()
     if key is None:
         return None
-    return Keyed(key=_short(f"{operation}\0{key}".encode()), content=_short(f"{name}\0".encode() + request.body))
+    return Keyed(key=_short(f"{operation}\0{key}".encode()), content=_short(f"{name}\0{fingerprint(said)}".encode()))
 
 
 def _short(data: bytes) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from functions.engine.errors import NotFound
 from functions.engine.lanes import Urgency
 from functions.engine.run import Run
+from functions.engine.values import Json, fingerprint
 from functions.runtime.api import views
 from functions.runtime.api.access import Caller
 from functions.runtime.api.answers import Answer
@@ -15,7 +14,7 @@ from functions.runtime.api.http import RunList
 from functions.runtime.api.incoming import TAG_FILTER, RunQuery, RunsQuery, SubmitBody
 from functions.runtime.api.listing import Filters, page
 from functions.runtime.api.reading import whole
-from functions.runtime.api.requests import Request, body_as, query_as
+from functions.runtime.api.requests import Request, query_as, value_as
 from functions.runtime.api.submit import Submission
 from functions.runtime.maps import Maps
 
@@ -24,10 +23,11 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
     """Accept a run. With an `Idempotency-Key`, a repeat of the same body answers 200 with the run of the first."""
     key = request.idempotency_key()
     desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
-    body = body_as(SubmitBody, request)
+    sent = request.json()
+    body = value_as(SubmitBody, sent)
     # Before anything is accepted: a run must not be refused after it was for want of a link.
     tickets = await desk.tickets.open()
-    done = await desk.submitter.submit(submission_of(body, caller, sent=request.body, key=key))
+    done = await desk.submitter.submit(submission_of(body, caller, sent=sent, key=key))
     answer = views.accepted(done.run, tickets, done.estimate)
     headers = {"Location": answer.links.here}
     if done.replayed:
@@ -35,8 +35,8 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
     return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
 
 
-def submission_of(body: SubmitBody, caller: Caller, *, sent: bytes, key: str | None) -> Submission:
-    """What a caller asks for; `sent` is what tells a repeat of it from another request with the same key."""
+def submission_of(body: SubmitBody, caller: Caller, *, sent: Json, key: str | None) -> Submission:
+    """What a caller asks for; `sent` is the JSON that tells a repeat from another request with the same key."""
     return Submission(
         tenant=caller.tenant,
         workflow=body.workflow,
@@ -46,7 +46,7 @@ def submission_of(body: SubmitBody, caller: Caller, *, sent: bytes, key: str | N
         bound=caller.bound,
         tags=body.tags,
         delay_seconds=float(body.delay),
-        request_hash=hashlib.sha256(sent).hexdigest(),
+        request_hash=fingerprint(sent),
         key=key,
     )
 
