@@ -36,7 +36,7 @@ _PANELS = {
         control.redrive,
         control.fork,
     ),
-    "A deployment": (queues.queues, dashboard.dashboard, doctor.doctor, service.worker),
+    "A deployment": (queues.queues, dashboard.dashboard, doctor.doctor, service.worker, service.remove),
 }
 """The commands as `--help` groups them."""
 

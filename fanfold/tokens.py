@@ -1,4 +1,4 @@
-"""Tokens made, listed and revoked with AWS credentials instead of a token: how a deployment gets its first one."""
+"""What is done with AWS credentials instead of a token: tokens made, listed and revoked, unreadable runs removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fanfold.local import LocalError, LocalStack
 
 if TYPE_CHECKING:
-    from functions.engine.ports import Token, Tokens
+    from functions.engine.errors import Unreadable
+    from functions.engine.ports import Token
+    from functions.runtime.wiring import Services
 
 T = TypeVar("T")
 
@@ -85,13 +87,13 @@ def create(
         )
     except ValueError as error:
         raise LocalError(f"{error}.", status=2) from error
-    _run(environ, lambda tokens: tokens.put(token))
+    _run(environ, lambda services: services.tokens.put(token))
     return text, token
 
 
-def list_all(environ: Mapping[str, str]) -> Sequence[Token]:
-    """All tokens of the deployment, revoked ones too."""
-    return _run(environ, lambda tokens: tokens.list())
+def list_all(environ: Mapping[str, str]) -> Sequence[Token | Unreadable]:
+    """All tokens of the deployment, revoked ones too; of one that can't be read, why."""
+    return _run(environ, lambda services: services.tokens.list())
 
 
 def revoke(environ: Mapping[str, str], token_id: str, *, now: datetime) -> Token:
@@ -102,11 +104,24 @@ def revoke(environ: Mapping[str, str], token_id: str, *, now: datetime) -> Token
     from functions.runtime.credentials import parse
 
     known = parse(token_id)
-    return _run(environ, lambda tokens: tokens.revoke(token_id if known is None else known[0], now=now))
+    return _run(environ, lambda services: services.tokens.revoke(token_id if known is None else known[0], now=now))
 
 
-def _run(environ: Mapping[str, str], use: Callable[[Tokens], Coroutine[Any, Any, T]]) -> T:
-    """Do one thing with the deployment's tokens; the services' errors become one sentence."""
+def remove_run(environ: Mapping[str, str], tenant: str, run_id: str) -> None:
+    """Delete the record of a run that can't be read. Raises `LocalError` where there is none such."""
+    from functions.engine.ports import RUN_ID, RunKey
+
+    key = RunKey(tenant=tenant, run_id=run_id)
+    if not RUN_ID.fullmatch(run_id) or not _run(environ, lambda services: services.runs.remove_unreadable(key)):
+        raise LocalError(
+            f"Tenant {tenant!r} has no run {run_id!r} whose record can't be read. One that can is ended by"
+            " `fanfold cancel`.",
+            status=2,
+        )
+
+
+def _run(environ: Mapping[str, str], use: Callable[[Services], Coroutine[Any, Any, T]]) -> T:
+    """Do one thing in the deployment; the services' errors become one sentence."""
     import boto3
 
     from functions.engine.errors import FanfoldError, InfrastructureError
@@ -123,12 +138,12 @@ def _run(environ: Mapping[str, str], use: Callable[[Tokens], Coroutine[Any, Any,
     aws = Aws(session, endpoint_url=environ.get("AWS_ENDPOINT_URL"), threads=1)
 
     async def ask() -> T:
-        return await use(services(Settings.from_env(environ), aws).tokens)
+        return await use(services(Settings.from_env(environ), aws))
 
     try:
         return asyncio.run(ask())
     except InfrastructureError as error:
-        raise LocalError(f"The token table gave no answer: {error}.") from error
+        raise LocalError(f"The table gave no answer: {error}.") from error
     except FanfoldError as error:
         raise LocalError(f"{error}.", status=2) from error
     finally:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from functions.engine.errors import Unreadable
 from functions.engine.ports import Tokens
 from functions.runtime.credentials import matches, parse
 from functions.runtime.settings import Settings
@@ -65,7 +67,11 @@ async def verdict(event: Mapping[str, Any], tokens: Tokens, *, now: datetime) ->
     if parsed is None:
         return {"verdict": "unknown"}
     token_id, secret = parsed
-    token = await tokens.get(token_id)
+    try:
+        token = await tokens.get(token_id)
+    except Unreadable as error:
+        logging.getLogger(__name__).error("token %s can't be read: %s", token_id, error)
+        return {"verdict": "unknown"}
     if token is None or not matches(token, secret):
         return {"verdict": "unknown"}
     if token.revoked_at is not None:

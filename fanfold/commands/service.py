@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from fanfold import deploy, local, tee, tokens
 from fanfold.commands import output
@@ -110,18 +111,25 @@ def create(
 @token_app.command("list")
 def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
     """List tokens: whose, what for, since when; never the secrets."""
-    found = [_shown(token) for token in tokens.list_all(_deployment(stack))]
+    from functions.engine.errors import Unreadable
+
+    found: list[dict[str, Any]] = []
+    for token in tokens.list_all(_deployment(stack)):
+        if isinstance(token, Unreadable):
+            output.say(f"A token can't be read: {token}.")
+        else:
+            found.append(_shown(token))
     if json_:
         output.emit(found)
         return
     table = Table(box=None, pad_edge=False)
     for title in ("id", "tenant", "owner", "scopes", "lanes", "created", "revoked"):
         table.add_column(title)
-    for token in found:
-        scopes = ", ".join(token["scopes"])
+    for one in found:
+        scopes = ", ".join(one["scopes"])
         table.add_row(
-            *(token["id"], token["tenant"], token["owner"], scopes, _bounds(token)),
-            *(token["created_at"], token["revoked_at"] or ""),
+            *(Text(one["id"]), Text(one["tenant"]), Text(one["owner"]), scopes, _bounds(one)),
+            *(one["created_at"], one["revoked_at"] or ""),
         )
     output.console().print(table)
 
@@ -138,6 +146,21 @@ def revoke(
         output.emit(token)
     else:
         print(f"{token['id']} of {token['owner']} is revoked; it may work up to five minutes longer.")
+
+
+def remove(
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="The run.")],
+    tenant: Annotated[str, typer.Option(help="Whose run it is.")],
+    stack: StackName = None,
+) -> None:
+    """Remove a run whose record can't be read any more.
+
+    Needs AWS credentials. A record that can be read is never touched: cancel
+    that run instead. Its queue place is healed by the sweeper within hours;
+    what the run stored expires by itself.
+    """
+    tokens.remove_run(_deployment(stack), tenant, run_id)
+    print(f"{run_id} of {tenant} is removed.")
 
 
 def _deployment(stack_name: str | None) -> dict[str, str]:

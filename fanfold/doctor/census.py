@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from functions.engine.errors import Unreadable
 from functions.engine.ports import Bucket, IndexKey, RunKey
 from functions.engine.run import Place, Run, Status
 from functions.runtime.heads import legible
@@ -18,14 +19,14 @@ MOST = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """Active runs as read, oldest first within a tenant; `newer` were written by newer code than this.
+    """Active runs as read, oldest first within a tenant; `unreadable` says why this code can't read others.
 
     `held_before` and `held_after` are the places counted (class, shard and hour) before and after the runs were read.
     `complete` tells whether those are all the active runs there were.
     """
 
     runs: tuple[Run, ...]
-    newer: tuple[RunKey, ...]
+    unreadable: Mapping[RunKey, Unreadable]
     complete: bool
     held_before: Mapping[tuple[str, Place], int]
     held_after: Mapping[tuple[str, Place], int]
@@ -43,7 +44,7 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
     """Count. Raises an `InfrastructureError` where a service gives no answer."""
     before = await _held(services)
     runs: list[Run] = []
-    newer: list[RunKey] = []
+    unreadable: dict[RunKey, Unreadable] = {}
     seen = 0
     complete = True
     for tenant in sorted(await services.tokens.tenants()):
@@ -53,7 +54,7 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
             keys = [RunKey(tenant=key.tenant, run_id=key.run_id) for key in page]
             found = await legible(services.runs, keys, now=now)
             runs += [run for run in found.runs.values() if not run.terminal]
-            newer += found.newer
+            unreadable |= found.unreadable
             seen += len(page)
             if len(page) < MAX_READ:
                 break
@@ -61,7 +62,7 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
             complete = seen < most
     return Census(
         runs=tuple(runs),
-        newer=tuple(newer),
+        unreadable=unreadable,
         complete=complete,
         held_before=before,
         held_after=await _held(services),

@@ -9,6 +9,7 @@ from functools import partial
 from fanfold.doctor.census import MOST
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding, Remedy
+from functions.engine.errors import NewerSchema
 from functions.engine.lease import abandoned
 from functions.engine.message import RESUME, QueueName, Wake
 from functions.engine.run import SCHEMA, Run, Status
@@ -64,13 +65,22 @@ def find(deployment: Deployment) -> Iterator[Finding]:
             why="No worker takes them and the sweeper passes them over.",
             fix="Deploy the class or lane again until they have ended, or cancel them.",
         )
-    newer = deployment.census.newer
+    newer = [key for key, why in deployment.census.unreadable.items() if isinstance(why, NewerSchema)]
     if newer:
         names = ", ".join(key.run_id for key in newer[:NAMED])
         yield Finding(
             what=f"{len(newer)} runs were written by newer code than this (a schema above {SCHEMA}): {names}.",
             why="After a rollback, old code leaves them alone: they stand still until newer code is there.",
             fix="Deploy the newer code again: it goes on with them (docs/operations.md#rolling-back).",
+        )
+    for key, why in deployment.census.unreadable.items():
+        if isinstance(why, NewerSchema):
+            continue
+        yield Finding(
+            what=f"The record of run {key.run_id} of tenant {key.tenant} can't be read: {why}.",
+            why="The run stands still, its queue place stays taken, and in its hour of acceptance no place is healed.",
+            fix="Put its item back from a backup, or give the run up:"
+            f" fanfold remove --tenant {key.tenant} {key.run_id} (docs/operations.md#unreadable).",
         )
     if not deployment.census.complete:
         yield Finding(

@@ -8,6 +8,7 @@ from functools import partial
 
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding, Remedy
+from functions.engine.errors import Unreadable
 from functions.engine.ports import Token
 
 OLD = timedelta(days=180)
@@ -17,6 +18,13 @@ OLD = timedelta(days=180)
 def find(deployment: Deployment) -> Iterator[Finding]:
     """A token that expired and was never revoked, and one that never expires and is older than half a year."""
     for token in deployment.ask(lambda services: services.tokens.list()):
+        if isinstance(token, Unreadable):
+            yield Finding(
+                what=f"A token can't be read: {token}.",
+                why="Whoever has it is answered 401 as for a token that nobody knows.",
+                fix="Make a new one for its users (fanfold token create), and delete its item from the table.",
+            )
+            continue
         if token.revoked_at is not None:
             continue
         if token.expires_at is not None and token.expires_at <= deployment.now:

@@ -7,17 +7,17 @@ The current version's item holds the same, so that a submit that names no versio
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
-from functions.adapters.items import MAX_ITEM_BYTES, PK, SK, Item, size
+from functions.adapters.items import MAX_ITEM_BYTES, PK, SK, Item, reads_items, size
 from functions.adapters.queries import rows
 from functions.adapters.record import from_ms, to_ms
 from functions.engine.errors import Conflict, LimitExceeded
-from functions.engine.ports import Registered
+from functions.engine.ports import Listed, Registered
 from functions.engine.values import dump, parse
 
 _AFTER_HASH: Final = "$"
@@ -73,7 +73,7 @@ class DynamoCatalog:
         found = [(str(item["v"]["S"]), from_ms(int(item["t"]["N"]))) for item in items]
         return sorted(found, key=lambda pair: (pair[1], pair[0]), reverse=True)
 
-    async def names(self, tenant: str, *, limit: int, after: str | None = None) -> Sequence[Registered]:
+    async def names(self, tenant: str, *, limit: int, after: str | None = None) -> Sequence[Listed]:
         """See `Catalog.names`."""
         items = await self._query(
             f"{PK} = :p AND {SK} BETWEEN :a AND :z",
@@ -83,8 +83,9 @@ class DynamoCatalog:
                 ":z": {"S": f"c{_AFTER_HASH}"},
             },
             limit=limit,
+            ProjectionExpression=f"{PK}, {SK}, v, t",
         )
-        return [_from_item(item) for item in items]
+        return [_listed(item) for item in items]
 
     async def _put(self, item: Item, condition: str, **more: Any) -> None:
         await self._call(
@@ -134,7 +135,18 @@ def _to_item(tenant: str, sort: str, registered: Registered) -> Item:
     }
 
 
-def _from_item(item: Item) -> Registered:
+def _listed(item: Mapping[str, Any]) -> Listed:
+    """A workflow as a list shows it: by its key, whatever else its item says."""
+    version, created_at = item.get("v", {}).get("S", ""), item.get("t", {}).get("N", "0")
+    return Listed(
+        name=item[SK]["S"].removeprefix("c#"),
+        version=str(version),
+        created_at=from_ms(int(created_at) if created_at.isdecimal() else 0),
+    )
+
+
+@reads_items
+def _from_item(item: Mapping[str, Any]) -> Registered:
     return Registered(
         name=item["w"]["S"],
         version=item["v"]["S"],

@@ -46,7 +46,7 @@ from functions.adapters.segments import (
     segment_range,
     to_segment_item,
 )
-from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, Throttled
+from functions.engine.errors import Conflict, LimitExceeded, Throttled, Unreadable
 from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import SCHEMA, Run
@@ -130,7 +130,7 @@ class DynamoRunStore:
         while start:
             more, start = await self._segments(run, *segment_range(run.submission), **start)
             items += more
-        return chain(run, map(from_segment_item, items))
+        return chain(run, items)
 
     async def sealed_entries(self, run: Run, *, after: int, limit: int) -> Sequence[Entry]:
         """See `RunStore.sealed_entries`: a query for where they begin, and mostly one for what is there."""
@@ -181,7 +181,7 @@ class DynamoRunStore:
         )
         return _live(response.get("Item"), now)
 
-    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | NewerSchema]:
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | Unreadable]:
         """See `RunStore.get_many`. `Throttled` when DynamoDB keeps leaving keys over."""
         if len(keys) > MAX_BATCH_KEYS:
             raise LimitExceeded("dynamodb.batch_get_keys", f"{len(keys)} keys, at most {MAX_BATCH_KEYS}")
@@ -203,6 +203,31 @@ class DynamoRunStore:
         if pending:
             raise Throttled(f"{len(pending)} keys were left over by {BATCH_TRIES} calls of BatchGetItem")
         return {run_key(item): _read(item) for item in items if not expired(item, now)}
+
+    async def remove_unreadable(self, key: RunKey) -> bool:
+        """See `RunStore.remove_unreadable`. Its blob and its version stand for the whole item."""
+        row = head_key(key.tenant, key.run_id)
+        response = await self._call(Client.DYNAMODB, "get_item", TableName=self._table, Key=row, ConsistentRead=True)
+        item = response.get("Item")
+        if item is None or isinstance(_read(item), Run):
+            return False
+        names = {"#b": "b", "#n": "n"}
+        same = [f"{name} = {name.replace('#', ':')}" for name, real in names.items() if real in item]
+        gone = [f"attribute_not_exists({name})" for name, real in names.items() if real not in item]
+        values = {name.replace("#", ":"): item[real] for name, real in names.items() if real in item}
+        try:
+            await self._call(
+                Client.DYNAMODB_ONCE,
+                "delete_item",
+                TableName=self._table,
+                Key=row,
+                ConditionExpression=" AND ".join([f"attribute_exists({PK})", *same, *gone]),
+                ExpressionAttributeNames=names,
+                **({"ExpressionAttributeValues": values} if values else {}),
+            )
+        except Conflict:
+            return False
+        return True
 
     async def page(
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
@@ -261,10 +286,10 @@ class DynamoRunStore:
         )
 
 
-def _read(item: Item) -> Run | NewerSchema:
+def _read(item: Item) -> Run | Unreadable:
     try:
         return from_item(item)
-    except NewerSchema as error:
+    except Unreadable as error:
         return error
 
 

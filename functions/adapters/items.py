@@ -34,15 +34,17 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, wraps
+from typing import Any, Final, TypeVar
 
 from functions.adapters.record import decode, encode, from_ms, to_ms
-from functions.engine.errors import NewerSchema
+from functions.engine.errors import NewerSchema, Unreadable
 from functions.engine.ports import Bucket, DueKey, IndexKey, RunKey
 from functions.engine.run import SCHEMA, TERMINAL, Run, Status
+
+T = TypeVar("T")
 
 Item = dict[str, Any]
 """An item in DynamoDB's own JSON: `{"pk": {"S": "…"}, …}`."""
@@ -78,12 +80,28 @@ _BUCKETS: Final[Mapping[Status, str]] = {
 }
 
 
+def reads_items(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str, Any]], T]:
+    """Makes whatever goes wrong while an item is read an `Unreadable` that names the item."""
+
+    @wraps(read)
+    def readable(item: Mapping[str, Any]) -> T:
+        try:
+            return read(item)
+        except Unreadable:
+            raise
+        except Exception as error:
+            key = "/".join(str(item.get(name, {}).get("S")) for name in (PK, SK))
+            raise Unreadable(f"the item {key} can't be read: {type(error).__name__}: {str(error)[:200]}") from error
+
+    return readable
+
+
 def head_key(tenant: str, run_id: str) -> Item:
     """The primary key of a run's head."""
     return {PK: {"S": f"{tenant}#{run_id}"}, SK: {"S": HEAD}}
 
 
-def run_key(item: Item) -> RunKey:
+def run_key(item: Mapping[str, Any]) -> RunKey:
     """The run a head, or a row of one of the two indexes, belongs to."""
     tenant, _, run_id = item[PK]["S"].partition("#")
     return RunKey(tenant=tenant, run_id=run_id)
@@ -104,7 +122,8 @@ def list_sort(created_at: datetime, run_id: str) -> str:
     return f"{to_ms(created_at):013d}#{run_id}"
 
 
-def index_key(item: Item) -> IndexKey:
+@reads_items
+def index_key(item: Mapping[str, Any]) -> IndexKey:
     """A row of the list index."""
     key = run_key(item)
     return IndexKey(tenant=key.tenant, run_id=key.run_id, created_at=from_ms(int(item[LIST_SK]["S"].partition("#")[0])))
@@ -115,7 +134,8 @@ def due_partition(class_name: str, shard: int) -> str:
     return f"due#{class_name}#{shard}"
 
 
-def due_key(item: Item) -> DueKey:
+@reads_items
+def due_key(item: Mapping[str, Any]) -> DueKey:
     """A row of the due index."""
     key = run_key(item)
     return DueKey(tenant=key.tenant, run_id=key.run_id, due_at=from_ms(int(item[DUE_SK]["N"])))
@@ -151,12 +171,13 @@ def to_item(run: Run, *, index_shards: int = 1, due_shards: int = 1) -> Item:
     return item
 
 
+@reads_items
 def from_item(item: Mapping[str, Any]) -> Run:
-    """The run a head item holds. Raises `NewerSchema` when a newer version of the code wrote it."""
+    """The run a head item holds. Raises `Unreadable`; `NewerSchema` when a newer version of the code wrote it."""
     schema = int(item["z"]["N"])
     if schema > SCHEMA:
         raise NewerSchema(f"the record has schema {schema}, this code reads up to {SCHEMA}")
-    key = run_key(dict(item))
+    key = run_key(item)
     return decode(
         item["b"]["B"],
         schema=schema,
@@ -176,8 +197,8 @@ def from_item(item: Mapping[str, Any]) -> Run:
 
 
 def expired(item: Mapping[str, Any], now: datetime) -> bool:
-    """Whether an item is past its TTL: the same comparison as in the conditions."""
-    return TTL in item and int(item[TTL]["N"]) * 1000 < to_ms(now)
+    """Whether an item is past its TTL: the same comparison as in the conditions, which a text never meets."""
+    return "N" in item.get(TTL, ()) and int(item[TTL]["N"]) * 1000 < to_ms(now)
 
 
 def seconds(moment: datetime) -> str:

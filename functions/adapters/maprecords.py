@@ -112,7 +112,7 @@ def to_item(key: MapKey, record: MapRecord, *, expires_at: datetime) -> Item:
 
 
 def from_item(item: Item) -> MapRecord:
-    """The record an item holds. Raises `NewerSchema` when a newer version of the code wrote it."""
+    """The record an item holds. Raises `Unreadable`; `NewerSchema` when a newer version of the code wrote it."""
     schema = int(item["z"]["N"])
     if schema > SCHEMA:
         raise NewerSchema(f"the record of a batch has schema {schema}, this code reads up to {SCHEMA}")

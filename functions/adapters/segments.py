@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from functions.adapters.items import PK, SK, TTL, Item, head_key
+from functions.adapters.items import PK, SK, TTL, Item, head_key, reads_items
 from functions.adapters.record import (
     deflate,
     inflate,
@@ -76,8 +76,9 @@ def to_segment_item(key: RunKey, segment: Segment, *, written_at: datetime, max_
     }
 
 
+@reads_items
 def from_segment_item(item: Mapping[str, Any]) -> Segment:
-    """The segment an item holds. Raises `NewerSchema` when a newer version of the code wrote it."""
+    """The segment an item holds. Raises `Unreadable`; `NewerSchema` when a newer version of the code wrote it."""
     schema = int(item["z"]["N"])
     if schema > SCHEMA:
         raise NewerSchema(f"the segment has schema {schema}, this code reads up to {SCHEMA}")
@@ -90,14 +91,14 @@ def from_segment_item(item: Mapping[str, Any]) -> Segment:
     )
 
 
-def chain(run: Run, segments: Iterable[Segment]) -> list[Segment]:
-    """Those of the segments that the run's head names, oldest first; orphans are left out. `NotFound` for a gap."""
-    by_name = {segment.name: segment for segment in segments}
+def chain(run: Run, items: Iterable[Item]) -> list[Segment]:
+    """The segments that the run's head names, oldest first; others are not looked into. `NotFound` for a gap."""
+    by_name = {item[SK]["S"].removeprefix("s#"): item for item in items}
     found: list[Segment] = []
     name = run.sealed.newest
     while name is not None:
         if name not in by_name:
             raise NotFound(f"segment {name} of run {run.id} is not there")
-        found.append(by_name[name])
-        name = by_name[name].previous
+        found.append(from_segment_item(by_name[name]))
+        name = found[-1].previous
     return found[::-1]

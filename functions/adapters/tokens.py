@@ -8,15 +8,15 @@ absent where there is no bound. A tenant's item is its keys alone.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
-from functions.adapters.items import PK, SK, Item, pack, unpack
+from functions.adapters.items import PK, SK, Item, pack, reads_items, unpack
 from functions.adapters.queries import rows
 from functions.adapters.record import from_ms, to_ms
-from functions.engine.errors import Conflict, NotFound
+from functions.engine.errors import Conflict, NotFound, Unreadable
 from functions.engine.ports import Token
 
 _TOKENS: Final = "#tokens"
@@ -52,9 +52,15 @@ class DynamoTokens:
         )
         return _from_item(response["Item"]) if "Item" in response else None
 
-    async def list(self) -> Sequence[Token]:
+    async def list(self) -> Sequence[Token | Unreadable]:
         """See `Tokens.list`."""
-        return [_from_item(item) for item in await self._partition(_TOKENS)]
+        found: builtins.list[Token | Unreadable] = []
+        for item in await self._partition(_TOKENS):
+            try:
+                found.append(_from_item(item))
+            except Unreadable as error:
+                found.append(error)
+        return found
 
     async def revoke(self, token_id: str, *, now: datetime) -> Token:
         """See `Tokens.revoke`."""
@@ -114,7 +120,8 @@ def _to_item(token: Token) -> Item:
     return item
 
 
-def _from_item(item: Item) -> Token:
+@reads_items
+def _from_item(item: Mapping[str, Any]) -> Token:
     return Token(
         id=item[SK]["S"],
         sha256=unpack(item["h"]["B"]),

@@ -16,7 +16,8 @@ FanfoldError
 │   ├── Throttled                definitely refused, nothing was done
 │   ├── Unavailable              definitely not done (could not be asked)
 │   ├── Unanswered               asked, no answer: it may or may not have been done
-│   └── NewerSchema              a record or message written by a newer version of the code (R12)
+│   └── Unreadable               a record, document or object that this code can't read
+│       └── NewerSchema          one written by a newer version of the code (R12)
 ├── IllegalMove                  a state change that is not in the table: a bug, never a user's fault
 └── TaskError                    raised by a task's code to say more than "it failed"
     ├── Retry                    try again, after a delay of the task's choosing
@@ -141,7 +142,14 @@ class Unanswered(InfrastructureError):
     """Asked and not answered: the call may have been carried out, or may still be."""
 
 
-class NewerSchema(InfrastructureError):
+class Unreadable(InfrastructureError):
+    """This code can't read it: damaged, or made by other code. Leave it alone, decide nothing; others go on.
+
+    The sentence names what it is.
+    """
+
+
+class NewerSchema(Unreadable):
     """Written by a newer version of the code: hand it back, decide nothing (R12)."""
 
 

@@ -34,16 +34,7 @@ class Aftermath:
 
     def follow(self, run: Run, effect: Following, *, committed: float) -> None:
         """Begin the effect of a commit, made at `committed` on the monotonic clock or a little later."""
-        match effect:
-            case Ring():
-                call = self._ring(run, effect)
-            case ReturnPlace():
-                call = self._return(run, effect, committed)
-            case StartMap():
-                call = self._start(run, effect)
-            case StopMap():
-                call = self._stop(run, effect)
-        task = asyncio.create_task(call)
+        task = asyncio.create_task(self._carry_out(run, effect, committed))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -63,10 +54,28 @@ class Aftermath:
         for task in self._tasks:
             task.cancel()
 
+    async def _carry_out(self, run: Run, effect: Following, committed: float) -> None:
+        """Whatever goes wrong is said here, for nobody asks this task. The record makes up for it."""
+        try:
+            match effect:
+                case Ring():
+                    await self._ring(run, effect)
+                case ReturnPlace():
+                    await self._return(run, effect, committed)
+                case StartMap():
+                    await self._start(run, effect)
+                case StopMap():
+                    await self._stop(run, effect)
+        except Exception:
+            count(Metric.EFFECTS_FAILED)
+            facts = {"run_id": run.id, "effect": type(effect).__name__}
+            logger().exception("what follows a commit failed; the sweeper makes up for it", extra=facts)
+
     async def _ring(self, run: Run, effect: Ring, *, map_step: str | None = None) -> None:
         try:
             await ring(self._services, run, effect.at, map_step=map_step)
         except InfrastructureError as error:
+            count(Metric.EFFECTS_FAILED)
             logger().warning("a wake was not sent; the sweeper rings", extra={"run_id": run.id, "error": str(error)})
 
     async def _start(self, run: Run, effect: StartMap) -> None:
@@ -77,6 +86,7 @@ class Aftermath:
             except InfrastructureError as error:
                 why = str(error)
                 await self._services.clock.sleep(pause)
+        count(Metric.EFFECTS_FAILED)
         facts = {"run_id": run.id, "step": effect.step, "error": why}
         logger().warning("a map was not started elsewhere; it is tried again in half a minute", extra=facts)
         return await self._ring(run, Ring(at=self._services.clock.now() + START_AGAIN), map_step=effect.step)
@@ -85,6 +95,7 @@ class Aftermath:
         try:
             await self._services.fan_out.stop(execution_of(run, effect.step))
         except InfrastructureError as error:
+            count(Metric.EFFECTS_FAILED)
             facts = {"run_id": run.id, "step": effect.step, "error": str(error)}
             logger().warning("a map was not stopped; its batches find the run ended", extra=facts)
 

@@ -26,8 +26,17 @@ async def revive(services: Services, messages: Sequence[Received], *, now: datet
     and what could not be looked up or sent, stays.
     """
     count(Metric.DEAD_LETTERS, len(messages))
-    stays = await asyncio.gather(*(_stays(services, received, now) for received in messages))
+    stays = await asyncio.gather(*(_contained(services, received, now) for received in messages))
     return [received.message_id for received, stay in zip(messages, stays, strict=True) if stay]
+
+
+async def _contained(services: Services, received: Received, now: datetime) -> bool:
+    """One letter's trouble is its own: it stays, the others go their way."""
+    try:
+        return await _stays(services, received, now)
+    except Exception:
+        logger().exception("a dead letter could not be looked at", extra={"message_id": received.message_id})
+        return await _put_off(services, received)
 
 
 async def _stays(services: Services, received: Received, now: datetime) -> bool:

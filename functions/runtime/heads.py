@@ -1,12 +1,12 @@
-"""Many records at once, where some may be of newer code: one such record must not hide the others (R12)."""
+"""Many records at once, where this code may be unable to read some: one such record must not hide the others (R12)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from functions.engine.errors import NewerSchema
+from functions.engine.errors import Unreadable
 from functions.engine.ports import RunKey, RunStore
 from functions.engine.run import Run
 from functions.runtime.telemetry import Metric, count, logger
@@ -14,22 +14,25 @@ from functions.runtime.telemetry import Metric, count, logger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heads:
-    """The records that could be read, by key, and the keys of those that newer code wrote."""
+    """The records that could be read, by key, and why the others could not."""
 
     runs: Mapping[RunKey, Run]
-    newer: Sequence[RunKey] = ()
+    unreadable: Mapping[RunKey, Unreadable] = field(default_factory=dict)
 
 
 async def legible(store: RunStore, keys: Sequence[RunKey], *, now: datetime) -> Heads:
     """Up to 100 records, strongly consistent, in one call.
 
-    Newer ones are there after a deployment was rolled back. They are left alone: counted, with one log line.
+    One that newer code wrote (after a deployment was rolled back) or that is damaged is left alone: counted, and
+    named in one log line.
     """
     if not keys:
         return Heads(runs={})
     found = await store.get_many(keys, now=now)
-    newer = [key for key, one in found.items() if isinstance(one, NewerSchema)]
-    if newer:
-        count(Metric.UNREADABLE, len(newer))
-        logger().warning("records of newer code are left alone", extra={"runs": len(newer), "run_id": newer[0].run_id})
-    return Heads(runs={key: one for key, one in found.items() if isinstance(one, Run)}, newer=newer)
+    unreadable = {key: one for key, one in found.items() if isinstance(one, Unreadable)}
+    if unreadable:
+        count(Metric.UNREADABLE, len(unreadable))
+        first, why = next(iter(unreadable.items()))
+        facts = {"runs": len(unreadable), "run_id": first.run_id, "why": str(why)}
+        logger().warning("records that can't be read are left alone", extra=facts)
+    return Heads(runs={key: one for key, one in found.items() if isinstance(one, Run)}, unreadable=unreadable)

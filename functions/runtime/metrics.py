@@ -117,12 +117,13 @@ class Metric(StrEnum):
     OVERDUE = _of_class("OverdueSeconds", Unit.SECONDS)  # how long the longest overdue run is overdue
     PLACES_LEAKED = _service("PlacesLeaked")  # a place could not be returned; the bound is one short until healed
     PLACES_HEALED = _service("PlacesHealed")  # leaked places that the sweeper gave back to their class's bound
+    EFFECTS_FAILED = _service("EffectsFailed")  # a wake, or a map's start or stop, that failed after its commit
     DUPLICATES = _service("Duplicates")  # messages and submits that only repeated what had been done
     OUTAGES = _service("Outages")  # messages put back because a service did not do its part
     DROPPED = _service("Dropped")  # messages given up on purpose: letters of runs further on, envelopes too old
     REPAIRED = _service("Repaired")  # what the sweeper found in need: lost wakes, dead leases, stranded queued runs
     DEAD_LETTERS = _service("DeadLetters")  # messages that reached a dead-letter queue
-    UNREADABLE = _service("Unreadable")  # messages whose body is none of ours, or is newer than this code
+    UNREADABLE = _service("Unreadable")  # messages and records that this code can't read, each time they are met
     SWEEP_TURN_SECONDS = _service("SweepTurnSeconds", Unit.SECONDS)  # what the cursor takes for all active runs
 
     # By workflow, where that is asked for.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 import time
 from collections import Counter
@@ -100,6 +101,7 @@ class Aws:
         self._endpoint_url = endpoint_url
         self._threads = threads
         self._wall = wall
+        self._has_own_endpoint = bool(endpoint_url or os.environ.get("AWS_ENDPOINT_URL"))
         self._clients: dict[Client, Any] = {}
         self._lock = threading.Lock()
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="aws")
@@ -160,8 +162,9 @@ class Aws:
                 # botocore composes its own anew for each request, which costs an eighth of a call's CPU.
                 user_agent="fanfold",
                 signature_version="s3v4" if profile.service == "s3" else None,
-                # An endpoint of one's own seldom has a host name per bucket.
-                s3={"addressing_style": "path"} if self._endpoint_url is not None else None,
+                # An endpoint of one's own seldom has a host name per bucket. On AWS botocore would sign URLs for S3's
+                # global host, which knows a bucket of another region only a day after it was made, or never.
+                s3={"addressing_style": "path" if self._has_own_endpoint else "virtual"},
             ),
         )
         events = client.meta.events

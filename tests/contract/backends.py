@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import httpx
 import pytest
@@ -27,6 +27,7 @@ from functions.adapters.memory import (
     RunCodec,
 )
 from functions.adapters.places import DynamoPlaces
+from functions.adapters.record import deflate
 from functions.adapters.s3 import S3Blobs
 from functions.adapters.secrets import DynamoSecrets, MemorySecrets
 from functions.adapters.sqs import SqsQueue
@@ -50,10 +51,24 @@ from functions.engine.ports import (
 from functions.engine.run import SCHEMA, Run
 from functions.runtime.wiring import Aws
 from tests.support.aws import Stack
+from tests.support.builders import a_run
 from tests.support.clock import FakeClock, SeededIds
 
 NEWER = {"z": {"N": str(SCHEMA + 1)}, "b": {"B": b"whatever it will be"}}
 """What makes a record one that this code can't read."""
+
+DAMAGES: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    "newer": NEWER,
+    "garbage": {"b": {"B": b"\x00garbage"}},
+    "truncated": {"b": {"B": to_item(a_run(99))["b"]["B"][:-9]}},
+    "of another shape": {"b": {"B": deflate({"valid": "JSON"}, schema=SCHEMA)}},
+    "of too few parts": {"b": {"B": deflate([1, 2, 3], schema=SCHEMA)}},
+    "of no form": {"b": {"S": "a text"}},
+    "of an unknown status": {"s": {"S": "?"}},
+    "of an unknown id": {"u": {"B": b"\x09"}},
+    "without a schema": {"z": {"S": "one"}},
+}
+"""What can be wrong with a record's item: attributes that stand in place of its own."""
 
 MAX_RECEIVES = 3
 """After how many receives the suite's queues give up on a message (10 in a deployment)."""
@@ -96,8 +111,8 @@ class Backend(Protocol):
     async def fetch(self, url: str) -> bytes | None:
         """What a presigned URL reads; None where nothing answers one."""
 
-    async def put_newer(self, store: RunStore, run: Run) -> None:
-        """Put a record as newer code would, past the adapter. Not for `memory`, where records have no form."""
+    async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
+        """Put a record with some attributes of its item replaced. Not for `memory`, where records have no form."""
 
 
 class MemoryBackend:
@@ -149,11 +164,11 @@ class MemoryBackend:
     async def fetch(self, url: str) -> bytes | None:
         return None
 
-    async def put_newer(self, store: RunStore, run: Run) -> None:
+    async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
         assert isinstance(store, MemoryRunStore)
         assert self._packed
         await store.put(run, Absent(), now=run.created_at)
-        store._rows[RunKey(tenant=run.tenant, run_id=run.id)] |= NEWER
+        store._rows[RunKey(tenant=run.tenant, run_id=run.id)] |= damage
 
 
 class AwsBackend:
@@ -222,6 +237,6 @@ class AwsBackend:
         async with httpx.AsyncClient(trust_env=False) as client:
             return (await client.get(url)).raise_for_status().content
 
-    async def put_newer(self, store: RunStore, run: Run) -> None:
-        item = to_item(run, index_shards=self._shards, due_shards=self._shards) | NEWER
+    async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
+        item = {**to_item(run, index_shards=self._shards, due_shards=self._shards), **damage}
         await self._aws(Client.DYNAMODB, "put_item", TableName=self._stack.table, Item=item)

@@ -7,16 +7,17 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, NotFound
+from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, NotFound, Unreadable
 from functions.engine.journal import Entry, EventType
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey, RunStore
 from functions.engine.run import Fault, Place, Reason, Run, Sealed, Status, StepState, StepStatus
 from functions.engine.segments import Segment
 from functions.engine.values import BlobRef
-from tests.contract.backends import WITH_RECORDS, Backend
+from tests.contract.backends import DAMAGES, WITH_RECORDS, Backend
 from tests.support.builders import a_full_run, a_run, a_submission, an_id, index_key_of, key_of
 
 NOW = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
@@ -226,7 +227,7 @@ async def test_a_record_of_newer_code_hides_no_other(backend: Backend, store: Ru
     before, newer, after = a_run(1), a_run(2), a_run(3)
     for run in (before, after):
         await store.put(run, Absent(), now=NOW)
-    await backend.put_newer(store, newer)
+    await backend.put_damaged(store, newer)
     found = dict(await store.get_many([key_of(run) for run in (before, newer, after)], now=NOW))
     assert isinstance(found.pop(key_of(newer)), NewerSchema)
     assert found == {key_of(before): before, key_of(after): after}
@@ -235,6 +236,29 @@ async def test_a_record_of_newer_code_hides_no_other(backend: Backend, store: Ru
     assert key_of(newer) in {
         RunKey(tenant=k.tenant, run_id=k.run_id) for k in await store.page("acme", Bucket.ACTIVE, limit=9)
     }
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("backend", WITH_RECORDS, indirect=True)
+async def test_a_damaged_record_costs_only_itself_until_an_operator_removes_it(
+    backend: Backend, store: RunStore, damage: Mapping[str, Any]
+) -> None:
+    good, bad = a_run(1), a_run(2)
+    await store.put(good, Absent(), now=NOW)
+    await backend.put_damaged(store, bad, damage)
+    found = dict(await store.get_many([key_of(good), key_of(bad)], now=NOW))
+    assert isinstance(found.pop(key_of(bad)), Unreadable)
+    assert found == {key_of(good): good}
+    with pytest.raises(Unreadable):
+        await store.get(key_of(bad), now=NOW)
+    with pytest.raises(Unreadable):
+        await store.put(bad, Absent(), now=NOW)
+    assert not await store.remove_unreadable(key_of(good)), "it can be read: it is cancelled instead"
+    assert await store.remove_unreadable(key_of(bad))
+    assert not await store.remove_unreadable(key_of(bad))
+    assert await store.get(key_of(bad), now=NOW) is None
+    assert [key.run_id for key in await store.page("acme", Bucket.ACTIVE, limit=9)] == [good.id]
+    await store.put(bad, Absent(), now=NOW)
 
 
 async def test_reading_no_keys_finds_nothing(store: RunStore) -> None:

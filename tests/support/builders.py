@@ -11,7 +11,7 @@ from functions.engine.journal import Entry, EventType
 from functions.engine.message import Envelope, QueueName, Wake, first_version
 from functions.engine.ports import IndexKey, Registered, RunKey, Token
 from functions.engine.run import Place, Run, Status, StepState, StepStatus
-from functions.engine.values import dump
+from functions.engine.workflow import version_of
 from tests.support.clock import START
 
 LANE = QueueName(class_name="model", role="normal")
@@ -115,7 +115,7 @@ def index_key_of(run: Run) -> IndexKey:
 
 def a_version(document: Any) -> str:
     """A workflow version's name for a document."""
-    return "sha256:" + hashlib.sha256(dump(document)).hexdigest()
+    return version_of(document)
 
 
 def a_workflow(name: str = "tiny", *, created_at: datetime = START, **given: Any) -> Registered:

@@ -127,11 +127,21 @@ async def test_what_goes_back_is_listed_and_hidden_for_as_long_as_it_says() -> N
 
 
 @virtually
-async def test_a_bug_in_one_messages_handling_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_in_one_messages_handling_leaves_the_others_alone(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     envelopes, messages = await batch(world, one(100), one(100))
-    messages[0] = replace(messages[0], message=replace(envelopes[0], workflow_version="sha256:none"))
-    assert await invoke(world.process(), messages) == [messages[0].message_id]
+    process = world.process()
+    handle = process.runner.handle
+
+    async def buggy(message: Received, **given: Any) -> Any:
+        if message is messages[0]:
+            raise RuntimeError("a bug")
+        return await handle(message, **given)
+
+    monkeypatch.setattr(process.runner, "handle", buggy)
+    assert await invoke(process, messages) == [messages[0].message_id]
     assert (await world.row(envelopes[1])).status is Status.SUCCEEDED
     assert "could not be handled" in caplog.text
 

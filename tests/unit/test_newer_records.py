@@ -41,13 +41,16 @@ async def an_api() -> tuple[Http, MemoryRunStore]:
     return http, store
 
 
-async def test_a_list_passes_over_it_and_goes_on_behind_it() -> None:
+async def test_a_list_shows_it_as_unreadable_and_goes_on_behind_it() -> None:
     http, store = await an_api()
     for number in range(4):
         await store.put(a_run(number, created_at=START + timedelta(seconds=number)), Absent(), now=START)
     outdate(store, a_run(2))
     everything = (await http("GET", "/v1/runs")).json
-    assert [run["id"] for run in everything["runs"]] == [a_run(number).id for number in (3, 1, 0)]
+    assert [run["id"] for run in everything["runs"]] == [a_run(number).id for number in (3, 2, 1, 0)]
+    assert [run["status"] for run in everything["runs"]] == ["queued", "unreadable", "queued", "queued"]
+    filtered = (await http("GET", "/v1/runs?status=queued")).json
+    assert [run["id"] for run in filtered["runs"]] == [a_run(number).id for number in (3, 1, 0)]
     seen, cursor = [], ""
     while True:
         page = (await http("GET", f"/v1/runs?limit=1{cursor}")).json
@@ -55,7 +58,7 @@ async def test_a_list_passes_over_it_and_goes_on_behind_it() -> None:
         if page["next_cursor"] is None:
             break
         cursor = f"&cursor={page['next_cursor']}"
-    assert seen == [a_run(number).id for number in (3, 1, 0)]
+    assert seen == [a_run(number).id for number in (3, 2, 1, 0)]
     one = await http("GET", f"/v1/runs/{a_run(2).id}")
     assert (one.status, "retry-after" in one.headers) == (503, True)
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from functions.engine.message import Envelope, Wake
+from functions.engine.message import Envelope, Received, Wake
 from functions.engine.run import Status
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.worker.attempts import GRACE_SECONDS
 from functions.runtime.worker.process import POLL_SECONDS, Exit, serve
+from functions.runtime.worker.runner import Runner
 from tests.support.faults import Fault, Slow
 from tests.support.virtual import loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, TENANT, World, consistent
@@ -233,11 +234,21 @@ async def test_a_poller_that_meets_a_bug_ends_its_worker_instead_of_leaving_it_d
 
 
 @virtually
-async def test_a_bug_in_one_messages_handling_hands_that_message_back_and_no_other() -> None:
+async def test_a_bug_in_one_messages_handling_hands_that_message_back_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World()
     workflow = await world.register(one(100))
-    bad = await world.submit(workflow, workflow_version="sha256:none", row=False)
+    bad = await world.submit(workflow, row=False)
     good = await world.submit(workflow)
+    handle = Runner.handle
+
+    async def handle_or_not(self: Runner, received: Received, **given: Any) -> Any:
+        if received.message is not None and received.message.run_id == bad.run_id:
+            raise RuntimeError("a bug")
+        return await handle(self, received, **given)
+
+    monkeypatch.setattr(Runner, "handle", handle_or_not)
     async with world.process().worker():
         assert (await world.ended(good)).status is Status.SUCCEEDED
         await asyncio.sleep(1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from functions.engine.ports import Registered
+from functions.engine.ports import Listed, Registered
 from functions.engine.values import dump, parse
 
 
@@ -49,11 +49,14 @@ class MemoryCatalog:
         found = [(version, created_at) for version, (_, created_at) in it.versions.items()]
         return sorted(found, key=lambda pair: (pair[1], pair[0]), reverse=True)
 
-    async def names(self, tenant: str, *, limit: int, after: str | None = None) -> Sequence[Registered]:
+    async def names(self, tenant: str, *, limit: int, after: str | None = None) -> Sequence[Listed]:
         """See `Catalog.names`."""
         known = self._tenants.get(tenant, {})
         chosen = sorted(name for name in known if after is None or name > after)[:limit]
-        return [_registered(name, known[name], known[name].current) for name in chosen]
+        return [
+            Listed(name=name, version=known[name].current, created_at=known[name].versions[known[name].current][1])
+            for name in chosen
+        ]
 
 
 def _registered(name: str, it: _Workflow, version: str) -> Registered:

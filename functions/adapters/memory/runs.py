@@ -31,7 +31,7 @@ from functions.adapters.segments import (
     segment_range,
     to_segment_item,
 )
-from functions.engine.errors import Conflict, LimitExceeded, NewerSchema
+from functions.engine.errors import Conflict, LimitExceeded, Unreadable
 from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import Run, Status
@@ -103,7 +103,7 @@ class MemoryRunStore:
         items = self._segments.get(RunKey(tenant=run.tenant, run_id=run.id), [])
         if self._meter is not None and run.sealed.newest is not None:
             self._meter.query(map(size, items), strong=True)
-        return chain(run, (from_segment_item(item) for item in items))
+        return chain(run, items)
 
     async def sealed_entries(self, run: Run, *, after: int, limit: int) -> Sequence[Entry]:
         """See `RunStore.sealed_entries`."""
@@ -142,22 +142,35 @@ class MemoryRunStore:
         run = self._decode(item)
         return None if expired(run, now) else run
 
-    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | NewerSchema]:
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | Unreadable]:
         """See `RunStore.get_many`."""
         if len(keys) > MAX_KEYS:
             raise LimitExceeded("dynamodb.batch_get_keys", f"{len(keys)} keys, at most {MAX_KEYS}")
         if self._meter is not None:
             self._meter.batch(self._bytes(key) for key in dict.fromkeys(keys))
-        found: dict[RunKey, Run | NewerSchema] = {}
+        found: dict[RunKey, Run | Unreadable] = {}
         for key in keys:
             try:
                 run = self._find(key, now)
-            except NewerSchema as error:
+            except Unreadable as error:
                 found[key] = error
             else:
                 if run is not None:
                     found[key] = run
         return found
+
+    async def remove_unreadable(self, key: RunKey) -> bool:
+        """See `RunStore.remove_unreadable`."""
+        if key not in self._rows:
+            return False
+        try:
+            self._decode(self._rows[key])
+        except Unreadable:
+            del self._rows[key]
+            _, was = self._put.pop(key)
+            self._unindex(was)
+            return True
+        return False
 
     async def page(
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False

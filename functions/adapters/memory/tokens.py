@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from functions.engine.errors import Conflict, NotFound
+from functions.engine.errors import Conflict, NotFound, Unreadable
 from functions.engine.ports import Token
 
 
@@ -27,7 +27,7 @@ class MemoryTokens:
         """See `Tokens.get`."""
         return self._tokens.get(token_id)
 
-    async def list(self) -> Sequence[Token]:
+    async def list(self) -> Sequence[Token | Unreadable]:
         """See `Tokens.list`."""
         return builtins.list(self._tokens.values())
 

@@ -22,7 +22,7 @@ from functions.engine.ports.runs import (
     RunKey,
     RunStore,
 )
-from functions.engine.ports.stores import Blobs, Catalog, Marks, Registered, Secrets
+from functions.engine.ports.stores import Blobs, Catalog, Listed, Marks, Registered, Secrets
 from functions.engine.ports.tokens import Token, Tokens
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "FirstClaim",
     "Ids",
     "IndexKey",
+    "Listed",
     "MapKey",
     "MapRecords",
     "Marks",

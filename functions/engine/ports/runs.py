@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
-from functions.engine.errors import NewerSchema
+from functions.engine.errors import Unreadable
 from functions.engine.journal import Entry
 from functions.engine.run import Run
 from functions.engine.segments import Segment
@@ -105,10 +105,16 @@ class RunStore(Protocol):
     async def get(self, key: RunKey, *, now: datetime) -> Run | None:
         """The record, strongly consistent; None when absent or expired."""
 
-    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | NewerSchema]:
+    async def get_many(self, keys: Sequence[RunKey], *, now: datetime) -> Mapping[RunKey, Run | Unreadable]:
         """Up to 100 records, strongly consistent; those absent or expired are missing.
 
         One that this code can't read is its error: it costs no other.
+        """
+
+    async def remove_unreadable(self, key: RunKey) -> bool:
+        """Delete a record that this code can't read, as long as it stands as it was looked at; whether it did.
+
+        What can be read, and what is not there, stays as it is.
         """
 
     async def page(

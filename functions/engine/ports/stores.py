@@ -33,6 +33,15 @@ class Registered:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A workflow in a list: its current version, and when that was first registered."""
+
+    name: str
+    version: str
+    created_at: datetime
+
+
 class Catalog(Protocol):
     """Workflow documents: immutable versions, and which of them is current."""
 
@@ -48,8 +57,8 @@ class Catalog(Protocol):
     async def versions(self, tenant: str, name: str) -> Sequence[tuple[str, datetime]]:
         """All versions and when they were first registered, newest first."""
 
-    async def names(self, tenant: str, *, limit: int, after: str | None = None) -> Sequence[Registered]:
-        """The current version of each workflow, by name, strictly after a name."""
+    async def names(self, tenant: str, *, limit: int, after: str | None = None) -> Sequence[Listed]:
+        """The current version of each workflow, by name, strictly after a name; no document is read or parsed."""
 
 
 class Marks(Protocol):

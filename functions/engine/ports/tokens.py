@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from functions.engine.errors import Unreadable
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
@@ -36,8 +38,8 @@ class Tokens(Protocol):
     async def get(self, token_id: str) -> Token | None:
         """One token, in one read."""
 
-    async def list(self) -> Sequence[Token]:
-        """All tokens, revoked ones too."""
+    async def list(self) -> Sequence[Token | Unreadable]:
+        """All tokens, revoked ones too; in place of one that can't be read, why."""
 
     async def revoke(self, token_id: str, *, now: datetime) -> Token:
         """Mark it revoked (again: no change). Raises `NotFound`."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from functions.engine.errors import NewerSchema
+from functions.engine.errors import Unreadable
 from functions.engine.lanes import Bound, Urgency
 from functions.engine.message import QueueName
 from functions.runtime.api.submit import Prepared, Submission, Submitted, Submitter, replay, run_key
@@ -56,7 +56,7 @@ async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[in
 
     async def found(position: int) -> Submitted:
         row = standing[keys[position]]
-        if isinstance(row, NewerSchema):
+        if isinstance(row, Unreadable):
             raise row
         return replay(row, asked[position])
 

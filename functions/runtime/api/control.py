@@ -59,7 +59,7 @@ class Control:
         Raises `WrongState`, `SignalsFull`, `KeyReused`, `NotFound` (it expired meanwhile), or an
         `InfrastructureError` when it is not known to be done.
         """
-        workflow = await self._workflows.get(run.tenant, run.workflow, run.workflow_version)
+        workflow = await self._workflows.of(run)
         payloads = Payloads(self._services.runs, self._services.blobs, self._services.clock)
         clock = self._services.clock
         until = clock.monotonic() + BUDGET_SECONDS

@@ -151,8 +151,13 @@ class RunView(RunSummary):
 
 
 class ListedRun(RunSummary):
-    """A run in a list; `cursor` goes on after it."""
+    """A run in a list; `cursor` goes on after it.
 
+    `unreadable` is one whose record this version of the service can't read (newer code wrote it, or it is damaged):
+    only `id`, `created_at` and `error` mean anything then.
+    """
+
+    status: Status | Literal["unreadable"]  # type: ignore[assignment]  # a list may show what a single answer can't
     cursor: str
 
 

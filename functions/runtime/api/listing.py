@@ -1,6 +1,6 @@
 """Runs, newest first: the index finds, the row decides, the cursor is the last index key looked at (R16).
 
-A row that newer code wrote is passed over: it is shown again by code that can read it.
+A row that this code can't read is listed as unreadable where nothing is filtered: whether it fits nobody can tell.
 """
 
 from __future__ import annotations
@@ -61,9 +61,12 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Runs with the cursor after each; `next_cursor` is None only at the end of the list."""
+    """Runs with the cursor after each; `next_cursor` is None only at the end of the list.
 
-    runs: tuple[tuple[Run, str], ...]
+    In place of a run that can't be read stands its key in the index.
+    """
+
+    runs: tuple[tuple[Run | IndexKey, str], ...]
     next_cursor: str | None
 
 
@@ -72,7 +75,7 @@ async def page(
 ) -> Page:
     """Up to `limit` runs of a tenant. Raises `InvalidCursor` for a cursor of another tenant, filter, or maker."""
     before = None if cursor is None else _position(cursor, tenant, filters)
-    shown: list[tuple[Run, str]] = []
+    shown: list[tuple[Run | IndexKey, str]] = []
     examined = 0
     while True:
         # What the first look did not fill is rare: look at much at once then.
@@ -83,14 +86,15 @@ async def page(
             # First as many rows as are missing: without a rare filter, no row is read that is not shown.
             wanted = min(limit - len(shown), _BATCH) if start == 0 else _BATCH
             part = keys[start : start + wanted]
-            rows = (await legible(store, [RunKey(tenant=tenant, run_id=key.run_id) for key in part], now=now)).runs
+            heads = await legible(store, [RunKey(tenant=tenant, run_id=key.run_id) for key in part], now=now)
             for key in part:
                 before = key
                 examined += 1
                 start += 1
-                run = rows.get(RunKey(tenant=tenant, run_id=key.run_id))
-                if run is not None and filters.match(run):
-                    shown.append((run, _cursor(key, filters)))
+                row = RunKey(tenant=tenant, run_id=key.run_id)
+                run = heads.runs.get(row)
+                if filters.match(run) if run is not None else row in heads.unreadable and filters == Filters():
+                    shown.append((run or key, _cursor(key, filters)))
                     if len(shown) == limit:
                         break
         more = more or start < len(keys)

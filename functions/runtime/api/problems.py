@@ -16,9 +16,11 @@ from functions.engine.errors import (
     KeyReused,
     LaneDenied,
     LimitExceeded,
+    NewerSchema,
     NotFound,
     QueueFull,
     SignalsFull,
+    Unreadable,
     WrongState,
 )
 from functions.engine.errors import Problem as Fault
@@ -192,6 +194,9 @@ def problem_of(error: Exception) -> Problem:
                 headers=_retry_after(error.retry_after_seconds),
                 estimate=estimate(error.limit, error.drain_per_second),
             )
+        case Unreadable() if not isinstance(error, NewerSchema):
+            # Trying again would find the same.
+            return Problem(slug="unreadable", title="The record can't be read", status=500, detail=str(error))
         case InfrastructureError():
             return Problem(
                 slug="unavailable",

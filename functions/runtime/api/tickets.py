@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from functions.engine.ports import Clock, Ids, RunKey, Secrets
-from functions.engine.run import Run
 from functions.runtime.api.problems import unauthorized
 
 LIFETIME: Final = timedelta(hours=1)
@@ -33,10 +32,10 @@ class Tickets:
     key: bytes
     now: datetime
 
-    def ticket(self, run: Run) -> str:
+    def ticket(self, run: RunKey) -> str:
         """A ticket for a run, of URL-safe characters, good for an hour."""
         expiry = int((self.now + LIFETIME).timestamp())
-        facts = json.dumps([expiry, run.tenant, run.id], separators=(",", ":")).encode("ascii")
+        facts = json.dumps([expiry, run.tenant, run.run_id], separators=(",", ":")).encode("ascii")
         return base64.urlsafe_b64encode(self._tag(facts) + facts).decode("ascii").rstrip("=")
 
     def open(self, ticket: str) -> RunKey:

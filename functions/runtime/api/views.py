@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from functions.engine.admission import Estimate
 from functions.engine.fanout import MapState, Progress, Via
 from functions.engine.journal import Entry
-from functions.engine.ports import Blobs
+from functions.engine.ports import Blobs, IndexKey, RunKey
 from functions.engine.run import Fault, Run, StepState
 from functions.engine.values import BlobRef, Json, Value
 from functions.runtime.api.http import (
@@ -33,6 +33,8 @@ from functions.runtime.api.tickets import Tickets
 
 URL_SECONDS = 300
 """How long a presigned URL in an answer reads its object."""
+UNREADABLE: Final = "unreadable"
+"""The status, and the error's type, of a listed run whose record can't be read."""
 MAX_INLINE_BYTES = 50_000_000
 """Big values written into one answer, in sum: what the API's memory holds several times over."""
 
@@ -63,9 +65,9 @@ class Payloads:
         return BigValue(ref=value.key, bytes=value.bytes, sha256=value.sha256, url=url)
 
 
-def links(run: Run, tickets: Tickets) -> Links:
+def links(run: RunKey, tickets: Tickets) -> Links:
     """Where a run and its events are, relative to the API's base URL."""
-    here = f"v1/runs/{run.id}"
+    here = f"v1/runs/{run.run_id}"
     return Links(here=here, events=f"{here}/events", stream=f"v1/stream/{tickets.ticket(run)}")
 
 
@@ -77,7 +79,7 @@ def accepted(run: Run, tickets: Tickets, estimate: Estimate | None = None) -> Ac
         workflow=run.workflow,
         version=run.workflow_version,
         created_at=run.created_at,
-        links=links(run, tickets),
+        links=links(RunKey(tenant=run.tenant, run_id=run.id), tickets),
         estimate=None if estimate is None else EstimateView(**asdict(estimate)),
     )
 
@@ -98,13 +100,31 @@ def summary(run: Run, tickets: Tickets) -> RunSummary:
         started_at=run.started_at,
         finished_at=run.finished_at,
         epoch=run.epoch,
-        links=links(run, tickets),
+        links=links(RunKey(tenant=run.tenant, run_id=run.id), tickets),
     )
 
 
-def listed(run: Run, cursor: str, tickets: Tickets) -> ListedRun:
-    """A run in a list, with the cursor that goes on after it."""
-    return ListedRun(**_fields(summary(run, tickets)), cursor=cursor)
+def listed(run: Run | IndexKey, cursor: str, tickets: Tickets) -> ListedRun:
+    """A run in a list, with the cursor that goes on after it; of one that can't be read, what the index knows."""
+    if isinstance(run, Run):
+        return ListedRun(**_fields(summary(run, tickets)), cursor=cursor)
+    return ListedRun(
+        id=run.run_id,
+        workflow="",
+        version="",
+        status=UNREADABLE,
+        reason=None,
+        error=ErrorView(type=UNREADABLE, message="this version of the service can't read the run's record"),
+        class_name="",
+        lane="",
+        tags={},
+        created_at=run.created_at,
+        started_at=None,
+        finished_at=None,
+        epoch=0,
+        links=links(RunKey(tenant=run.tenant, run_id=run.run_id), tickets),
+        cursor=cursor,
+    )
 
 
 async def run_view(

@@ -15,6 +15,7 @@ from functions.engine.ports import Bucket, IndexKey, RunKey
 from functions.engine.run import Place, Run, Status
 from functions.engine.values import Json
 from functions.runtime.heads import legible
+from functions.runtime.sweeper.containment import remembered
 from functions.runtime.sweeper.rotation import MAX_PAGES, MAX_READ
 from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.wiring import Services
@@ -131,7 +132,7 @@ class _Repair:
     async def run(self) -> None:
         """Walk until the pass is used up or every closed hour was looked at once."""
         hours = self._closed(await self._held())
-        before = State.from_json(await self._services.marks.get(MARK))
+        before = await remembered(self._services.marks, MARK, State.from_json, State())
         self._state = replace(before, findings=tuple(f for f in before.findings if f.place.hour in hours))
         if self._state.walk is not None and self._state.walk.hour not in hours:
             self._state = replace(self._state, walk=None)
@@ -206,7 +207,7 @@ class _Repair:
             if run.status is Status.QUEUED and run.place is not None and run.place.hour == walk.hour:
                 counter = _counter(run, run.place)
                 queued[counter] = queued.get(counter, 0) + 1
-        return replace(walk, queued=queued, unclear=walk.unclear or bool(heads.newer))
+        return replace(walk, queued=queued, unclear=walk.unclear or bool(heads.unreadable))
 
     async def _judge(self, walk: Walk) -> None:
         """Read the counters after the count, and subtract what has leaked for certain."""

@@ -30,7 +30,7 @@ class Settler:
 
         Raises an `InfrastructureError` when it is not known to be done; the next pass sees what is true.
         """
-        workflow = await self._workflows.get(run.tenant, run.workflow, run.workflow_version)
+        workflow = await self._workflows.of(run)
         decision = decide(run, workflow, (Swept(),), self._services.clock.now(), terms=self._terms)
         if not decision.changed:
             return False

@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from functions.engine.decide import QUEUE_GRACE
-from functions.engine.errors import InfrastructureError
 from functions.engine.lease import abandoned
 from functions.engine.message import QueueName, envelope_of
 from functions.engine.run import Run, Status
 from functions.engine.terms import Terms
+from functions.engine.values import Json
+from functions.runtime.sweeper.containment import kept, remembered
 from functions.runtime.sweeper.repair import repair
 from functions.runtime.sweeper.rotation import MAX_READ, Cursor, Rotation
 from functions.runtime.sweeper.wakes import Outbox, Wakes
@@ -56,24 +59,29 @@ class SweepReport:
 
 
 async def sweep(services: Services, terms: Terms, *, now: datetime, settle: Settle) -> SweepReport:
-    """One pass. What fails for one run is counted and left to the next pass.
+    """One pass. What fails for one run, whatever it is, is counted and left to the next pass.
 
-    Each part is tried though another failed; then an ExceptionGroup of their `InfrastructureError`s is raised.
+    Each part is tried though another failed, those that bring runs back first; then an ExceptionGroup of their errors
+    is raised.
     """
     one_pass = _Pass(services, terms, now, settle)
     errors: list[Exception] = []
     parts = (
-        one_pass.measure_queues,
-        one_pass.rotate,
+        one_pass.measure_resume_queues,
         one_pass.ring_for_due,
+        one_pass.measure_lanes,
+        one_pass.rotate,
+        one_pass.rescue,
+        one_pass.ring_for_more,
         one_pass.sample_places,
         one_pass.repair_places,
     )
     for part in parts:
         try:
             await part()
-        except InfrastructureError as error:
+        except Exception as error:
             errors.append(error)
+    errors += one_pass.errors
     report = one_pass.report()
     if repaired := report.lost + report.rescued + report.settled + report.resent:
         count(Metric.REPAIRED, repaired)
@@ -102,8 +110,13 @@ class _Pass:
         self._done: Counter[str] = Counter()
         self._turn_seconds: float | None = None
         self.turn_so_far_seconds: float | None = None
+        self.errors: list[Exception] = []
         self._outbox = Outbox(services.queue, self._done)
-        self._wakes = Wakes(services, self._outbox, now, self._done)
+        self._wakes = Wakes(services, self._outbox, now, self._done, self.errors)
+
+    def contained(self) -> AbstractContextManager[None]:
+        """What fails within costs one class or lane; it is raised at the end of the pass."""
+        return kept(self.errors)
 
     def report(self) -> SweepReport:
         """What was done up to now."""
@@ -124,18 +137,26 @@ class _Pass:
 
     # --- parts ----------------------------------------------------------------------------------
 
-    async def measure_queues(self) -> None:
-        """How many wakes each class can take, and which lanes are empty for the second time."""
+    async def measure_resume_queues(self) -> None:
+        """How many wakes each class can take."""
         await self._wakes.measure()
-        empty = [lane for lane in self._lanes() if await self._is_empty(lane)]
-        before = await self._services.marks.get("sweep.empty") or {}
-        self._empty = {lane: datetime.fromisoformat(before[str(lane)]) for lane in empty if str(lane) in before}
+
+    async def measure_lanes(self) -> None:
+        """Which lanes are empty for the second time."""
+        empty: list[QueueName] = []
+        for lane in self._lanes():
+            with self.contained():
+                if await self._is_empty(lane):
+                    empty.append(lane)
+        before = await remembered(self._services.marks, "sweep.empty", _times, _times(None))
+        self._empty = {lane: before[str(lane)] for lane in empty if str(lane) in before}
         await self._services.marks.put("sweep.empty", {str(lane): self._now.isoformat() for lane in empty})
 
     async def rotate(self) -> None:
-        """Looks after the next active runs, then rings for those whose worker died."""
+        """Looks after the next active runs."""
         services = self._services
-        cursor = Cursor.from_json(await services.marks.get("sweep.cursor"), now=self._now)
+        fresh = Cursor(began_at=self._now)
+        cursor = await remembered(services.marks, "sweep.cursor", partial(Cursor.from_json, now=self._now), fresh)
         rotation = Rotation(services.runs, await services.tokens.tenants(), cursor, limit=services.settings.sweep_batch)
         # In parts: a pass's records together may be more than a small process holds.
         part: list[Run] = []
@@ -151,16 +172,24 @@ class _Pass:
         known = rotation.cursor.last_oldest
         self._oldest = rotation.cursor.oldest if known is None else known
         await services.marks.put("sweep.cursor", rotation.cursor.to_json())
+
+    async def rescue(self) -> None:
+        """Wakes for the runs whose worker died, of those that were looked after in this pass."""
         await self._wakes.rescue(self._abandoned)
 
     async def ring_for_due(self) -> None:
         """Wakes for what is overdue, and for what comes due in the time ahead, that has none on its way."""
         await self._wakes.ring_for_due()
 
+    async def ring_for_more(self) -> None:
+        """Wakes for the rest of what is due, as far as there is room."""
+        await self._wakes.ring_for_more()
+
     async def sample_places(self) -> None:
         """Tells the places counters what was seen; they measure their drain and adopt the configured bound."""
         for name in self._classes:
-            await self._services.places.sample(name, now=self._now, oldest_accepted_at=self._oldest.get(name))
+            with self.contained():
+                await self._services.places.sample(name, now=self._now, oldest_accepted_at=self._oldest.get(name))
 
     async def repair_places(self) -> None:
         """Gives leaked places back to their class's bound."""
@@ -173,12 +202,19 @@ class _Pass:
         await asyncio.gather(*(self._look_after(run, last_turn) for run in runs))
 
     async def _look_after(self, run: Run, last_turn: datetime | None) -> None:
+        try:
+            await self._help(run, last_turn)
+        except Exception as error:  # whatever one run does to this code, it does to itself
+            self._outbox.failed(run, error)
+
+    async def _help(self, run: Run, last_turn: datetime | None) -> None:
         if run.class_name not in self._classes or run.lane not in self._classes[run.class_name].lanes:
             self._done["foreign"] += 1
         elif abandoned(run, self._now, self._terms):
             self._abandoned.append(run)
         elif run.status is Status.QUEUED and self._out_of_time(run):
-            await self._settle_one(run)
+            async with self._outbox.few:
+                self._done["settled"] += await self._settle(run)
         elif run.status is Status.QUEUED and self._envelope_lost(run, last_turn):
             await self._outbox.send("resent", run, _lane(run), envelope_of(run))
 
@@ -195,19 +231,16 @@ class _Pass:
         days_then = 0 if last_turn is None else max(0, (last_turn - run.created_at) // OLD)
         return days > days_then
 
-    async def _settle_one(self, run: Run) -> None:
-        try:
-            async with self._outbox.few:
-                self._done["settled"] += await self._settle(run)
-        except InfrastructureError as error:
-            self._outbox.failed(run, error)
-
     def _lanes(self) -> list[QueueName]:
         return [QueueName(class_name=name, role=lane) for name, c in self._classes.items() for lane in c.lanes]
 
     async def _is_empty(self, lane: QueueName) -> bool:
         depth = await self._services.queue.depth(lane)
         return depth.visible + depth.delayed == 0  # what is in flight may be lost with its worker
+
+
+def _times(value: Json) -> Mapping[str, datetime]:
+    return {name: datetime.fromisoformat(text) for name, text in (value or {}).items()}
 
 
 def _lane(run: Run) -> QueueName:

@@ -6,13 +6,14 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from functions.engine.errors import InfrastructureError
 from functions.engine.message import RESUME, Message, QueueName, Wake
 from functions.engine.ports import DueKey, RunKey, WorkQueue
 from functions.engine.run import Run, Status
 from functions.runtime.heads import legible
+from functions.runtime.sweeper.containment import kept, remembered
 from functions.runtime.sweeper.ringing import Memory, Room, choose
 from functions.runtime.sweeper.rotation import MAX_READ
 from functions.runtime.telemetry import logger
@@ -48,7 +49,7 @@ class Outbox:
         try:
             async with self.few:
                 await self._queue.send(queue, message, delay_seconds=delay_seconds)
-        except InfrastructureError as error:
+        except Exception as error:  # also a limit that this run's message meets
             self.failed(run, error)
             return False
         self._done[counter] += 1
@@ -56,10 +57,21 @@ class Outbox:
             logger().info(said, extra={"run_id": run.id})
         return True
 
-    def failed(self, run: Run, error: InfrastructureError) -> None:
-        """Count and log what a service refused for a run."""
+    def failed(self, run: Run, error: Exception) -> None:
+        """Count and log what went wrong for a run."""
         self._done["failed"] += 1
         logger().warning("the sweep failed for a run", extra={"run_id": run.id, "error": repr(error)})
+
+
+@dataclass(slots=True, kw_only=True)
+class Backlog:
+    """A class's due runs in a pass: rung for before (`known`) or not; `tried` now, and of the fresh ones `rung` for."""
+
+    memory: Memory
+    known: Sequence[DueKey]
+    fresh: Sequence[DueKey]
+    tried: set[DueKey] = field(default_factory=set)
+    rung: list[DueKey] = field(default_factory=list)
 
 
 class Wakes:
@@ -69,8 +81,11 @@ class Wakes:
     classes of which the index has told.
     """
 
-    def __init__(self, services: Services, outbox: Outbox, now: datetime, done: Counter[str]) -> None:
+    def __init__(
+        self, services: Services, outbox: Outbox, now: datetime, done: Counter[str], errors: list[Exception]
+    ) -> None:
         self._services = services
+        self._errors = errors
         self._most = services.settings.sweep_rings
         self._outbox = outbox
         self._now = now
@@ -78,52 +93,74 @@ class Wakes:
         # Each class's room at the beginning of the pass, and how many wakes it got since.
         self._rooms: dict[str, Room] = {}
         self._rung: Counter[str] = Counter()
+        self._backlogs: dict[str, Backlog] = {}
         self.overdue_since: dict[str, datetime] = {}
         self.asked: set[str] = set()
 
     async def measure(self) -> None:
         """Find out what each class has room for. Before that, no class has any."""
         for name in self._services.settings.classes:
-            depth = await self._services.queue.depth(QueueName(class_name=name, role=RESUME))
-            self._rooms[name] = Room.of(depth, most=self._most)
+            with kept(self._errors):
+                depth = await self._services.queue.depth(QueueName(class_name=name, role=RESUME))
+                self._rooms[name] = Room.of(depth, most=self._most)
 
     async def ring_for_due(self) -> None:
-        """Wakes for what is overdue, and for what comes due in the time ahead, that has none on its way."""
+        """Wakes for what is overdue, and for what comes due in the time ahead, that has none on its way.
+
+        With half of the room: runs whose worker died have as good a right. `ring_for_more` uses what they leave.
+        """
         for class_name in self._rooms:
-            # As many as a queue may hold have their wake, and as many may get one.
-            keys = await self._services.runs.due(class_name, self._now + AHEAD, limit=2 * self._most)
-            self.asked.add(class_name)
-            if keys:
-                self.overdue_since[class_name] = keys[0].due_at
-            mark = f"sweep.rung.{class_name}"
-            memory = Memory.from_json(await self._services.marks.get(mark))
-            known = [key for key in keys if memory.knows(_key(key), key.due_at)]
-            fresh = [key for key in keys if not memory.knows(_key(key), key.due_at)]
-            chosen = choose([key for key in known if key.due_at <= self._now], fresh, self._room(class_name))
-            before = self._done["rung"]
-            for key in await self._ring(chosen.lost):
-                logger().info("a due run whose wake came to nothing was rung for", extra={"run_id": key.run_id})
-            self._done["lost"] += self._done["rung"] - before
-            rung = await self._ring(chosen.fresh)
-            after = Memory.of((_key(key), key.due_at) for key in [*known, *rung])
-            if after != memory:
-                await self._services.marks.put(mark, after.to_json())
+            with kept(self._errors):
+                # As many as a queue may hold have their wake, and as many may get one.
+                keys = await self._services.runs.due(class_name, self._now + AHEAD, limit=2 * self._most)
+                self.asked.add(class_name)
+                if keys:
+                    self.overdue_since[class_name] = keys[0].due_at
+                memory = await remembered(self._services.marks, _mark(class_name), Memory.from_json, Memory())
+                known = [key for key in keys if memory.knows(_key(key), key.due_at)]
+                fresh = [key for key in keys if not memory.knows(_key(key), key.due_at)]
+                self._backlogs[class_name] = backlog = Backlog(memory=memory, known=known, fresh=fresh)
+                room = self._room(class_name)
+                await self._ring_for(class_name, backlog, replace(room, allowed=(room.allowed + 1) // 2))
+
+    async def ring_for_more(self) -> None:
+        """Wakes for those of the due runs that `ring_for_due` had no room for."""
+        for class_name, backlog in self._backlogs.items():
+            with kept(self._errors):
+                await self._ring_for(class_name, backlog, self._room(class_name))
+
+    async def _ring_for(self, class_name: str, backlog: Backlog, room: Room) -> None:
+        late = [key for key in backlog.known if key.due_at <= self._now and key not in backlog.tried]
+        fresh = [key for key in backlog.fresh if key not in backlog.tried]
+        if not (late or fresh):
+            return
+        chosen = choose(late, fresh, room)
+        backlog.tried.update(chosen.lost, chosen.fresh)
+        before = self._done["rung"]
+        for key in await self._ring(chosen.lost):
+            logger().info("a due run whose wake came to nothing was rung for", extra={"run_id": key.run_id})
+        self._done["lost"] += self._done["rung"] - before
+        backlog.rung += await self._ring(chosen.fresh)
+        after = Memory.of((_key(key), key.due_at) for key in [*backlog.known, *backlog.rung])
+        if after != backlog.memory:
+            await self._services.marks.put(_mark(class_name), after.to_json())
+            backlog.memory = after
 
     async def rescue(self, abandoned: Sequence[Run]) -> None:
-        """Wakes for these runs, whose worker died, with half of the room: what is due has as good a right."""
+        """Wakes for these runs, whose worker died, with the room that `ring_for_due` has left them."""
         mark = "sweep.rescued"
-        memory = Memory.from_json(await self._services.marks.get(mark))
-        remembered: list[Run] = []
+        memory = await remembered(self._services.marks, mark, Memory.from_json, Memory())
+        rung_for: list[Run] = []
         for class_name in self._rooms:
             runs = [run for run in abandoned if run.class_name == class_name]
             known = [run for run in runs if memory.knows(_key_of(run), _since(run))]
             fresh = [run for run in runs if not memory.knows(_key_of(run), _since(run))]
             room = self._room(class_name)
-            chosen = choose(known, fresh, Room(visible=room.visible, allowed=(room.allowed + 1) // 2))
+            chosen = choose(known, fresh, room)
             await self._send("rescued", chosen.lost, [self._now] * len(chosen.lost))
             sent = await self._send("rescued", chosen.fresh, [self._now] * len(chosen.fresh))
-            remembered += [*known, *sent]
-        after = Memory.of((_key_of(run), _since(run)) for run in remembered[: 2 * self._most])
+            rung_for += [*known, *sent]
+        after = Memory.of((_key_of(run), _since(run)) for run in rung_for[: 2 * self._most])
         if after != memory:
             await self._services.marks.put(mark, after.to_json())
 
@@ -167,6 +204,10 @@ class Wakes:
             part = await legible(self._services.runs, keys[start : start + MAX_READ], now=self._now)
             rows.update(part.runs)
         return rows
+
+
+def _mark(class_name: str) -> str:
+    return f"sweep.rung.{class_name}"
 
 
 def _key(key: DueKey) -> RunKey:

@@ -31,7 +31,7 @@ class Looks:
 
     async def at(self, run: Run, steps: Sequence[str]) -> list[Sight]:
         """What becomes of these maps. Raises an `InfrastructureError` when that can't be known now."""
-        workflow = await self._workflows.get(run.tenant, run.workflow, run.workflow_version)
+        workflow = await self._workflows.of(run)
         return [await self._maps.look(run, workflow, step) for step in steps]
 
     async def note(self, run: Run, news: Sequence[MapSeen | MapRang], terms: Terms) -> Run | None:
@@ -39,7 +39,7 @@ class Looks:
 
         Raises an `InfrastructureError` when it is not known to be done; doing it again does no harm.
         """
-        workflow = await self._workflows.get(run.tenant, run.workflow, run.workflow_version)
+        workflow = await self._workflows.of(run)
         decision = decide(run, workflow, news, self._services.clock.now(), terms=terms)
         if not decision.changed:
             return None

@@ -88,7 +88,7 @@ class MapBatches:
             return BatchEnd.KNOWN
         if run is None or order.batch.first >= order.batch.end or not _waits(run, order):
             return BatchEnd.VOID
-        workflow = await self._workflows.get(run.tenant, run.workflow, run.workflow_version)
+        workflow = await self._workflows.of(run)
         state = state_of(run.steps[order.step])
         plan = await self._plan(state.plan)
         step = workflow.steps[order.step]

@@ -235,7 +235,7 @@ class Runner:
         return replace(first_version(message), place=None), FirstClaim(submission=message.submission)
 
     async def _hold(self, base: Run, condition: Condition, *, news: Sequence[Event] = ()) -> Ended | Lost:
-        workflow = await self._workflows.get(base.tenant, base.workflow, base.workflow_version)
+        workflow = await self._workflows.of(base)
         terms = terms_of(self._services.settings, self._horizon)
         claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
         shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news)

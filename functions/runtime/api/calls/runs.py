@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.engine.errors import NotFound
+from functions.engine.errors import Unreadable
 from functions.engine.lanes import Urgency
 from functions.engine.run import Run
 from functions.engine.values import Json, fingerprint
@@ -97,8 +97,8 @@ async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
 async def _step_names(desk: Desk, run: Run) -> tuple[str, ...]:
     """The steps of a run's workflow: its record has only those that something has happened to."""
     try:
-        workflow = await desk.workflows.get(run.tenant, run.workflow, run.workflow_version)
-    except NotFound:
+        workflow = await desk.workflows.of(run)
+    except Unreadable:
         return ()  # the record is what counts; a run can be shown without its document
     return tuple(workflow.steps)
 
