@@ -2,15 +2,16 @@
 
 A shard's item, `#places#{class}#{shard}`: `c` places taken, `m` its own bound (-1: none), `h{hour}` places taken by
 hour of acceptance, `d` places returned since ever, and what the sweeper sampled: `t0`/`d0` the time in ms and the
-total of the sample before the last, `t1`/`d1` those of the last (time 0: there was none), `o` on shard 0 the oldest
-queued run's acceptance in ms.
+total of the sample before the last, `t1`/`d1` those of the last (time 0: there was none); on shard 0 also `k`, how many
+shards were made, and `o`, the oldest queued run's acceptance in ms.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
@@ -33,8 +34,9 @@ _UNBOUNDED: Final = -1
 class DynamoPlaces:
     """A `Places` in the table, for the classes of `limits` (0: no bound), each over `shards` counters.
 
-    `call` carries out the calls (the `Aws` object), never twice. The number of shards may grow,
-    never shrink. A class keeps the bound its items carry until `sample` writes another.
+    `call` carries out the calls (the `Aws` object), never twice. A class keeps the bounds its items carry until
+    `sample` writes others. The first shard makes itself; each other admits nothing until `sample` has made it, which
+    knows what is taken in all of them: so the number of shards may be changed at any time.
     """
 
     def __init__(
@@ -69,13 +71,14 @@ class DynamoPlaces:
             bound = bounds[shard]
             if bound == 0:  # a bound smaller than the number of shards leaves some without any place
                 continue
+            made = {":m": _UNBOUNDED if bound is None else bound} if shard == 0 else {}
             try:
                 answer = await self._update(
                     class_name,
                     shard,
-                    f"SET m = if_not_exists(m, :m) ADD c :one, h{hour} :one",
-                    condition="attribute_not_exists(m) OR m < :zero OR c < m",
-                    values={":m": _UNBOUNDED if bound is None else bound, ":one": 1, ":zero": 0},
+                    ("SET m = if_not_exists(m, :m) " if made else "") + f"ADD c :one, h{hour} :one",
+                    condition=("attribute_not_exists(m) OR " if made else "") + "m < :zero OR c < m",
+                    values={**made, ":one": 1, ":zero": 0},
                     told=True,
                 )
             except Conflict as conflict:
@@ -115,8 +118,8 @@ class DynamoPlaces:
     async def load(self, class_name: str) -> ClassLoad:
         """See `Places.load`: a strong read of each shard."""
         items = await self._read(class_name)
-        bounds = shares(self._limits[class_name], self._shards)
-        limits = [_number(item, "m", -1 if bound is None else bound) for item, bound in zip(items, bounds, strict=True)]
+        bounds = self._bounds(class_name, len(items))
+        limits = [_number(item, "m", bound) for item, bound in zip(items, bounds, strict=True)]
         oldest = _number(items[0], "o")
         return ClassLoad(
             class_name=class_name,
@@ -152,29 +155,42 @@ class DynamoPlaces:
         return True
 
     async def sample(self, class_name: str, *, now: datetime, oldest_accepted_at: datetime | None) -> None:
-        """See `Places.sample`: a read and a write per shard, and one more where an hour has run empty."""
+        """See `Places.sample`: a read and a write per shard, and one more where an hour has run empty.
+
+        A shard's bound rises only by what the others leave of the class's bound: by their bounds, or what is taken
+        there where that is more. So the class's bound holds while the number of its shards changes, too.
+        """
         items = await self._read(class_name)
-        bounds = [_UNBOUNDED if bound is None else bound for bound in shares(self._limits[class_name], self._shards)]
+        bounds = self._bounds(class_name, len(items))
+        shards = {":k": len(items)}
 
         def rise(shard: int) -> float:
-            old, new = _number(items[shard], "m", bounds[shard]), bounds[shard]
-            return (float("inf") if new < 0 else new) - (float("inf") if old < 0 else old) if old != new else 0.0
+            old, new = _number(items[shard], "m"), bounds[shard]
+            return 0 if old == new else _room(new) - _room(old)
 
-        # One after the other, lowering first: in between, the sum is never above the larger bound.
-        for shard in sorted(range(self._shards), key=rise):
+        # One after the other, lowering first; what each says then can't be exceeded any more.
+        for shard in sorted(range(len(items)), key=rise):
             oldest = oldest_accepted_at if shard == 0 else None
-            values = {":zero": 0, ":now": to_ms(now), ":m": bounds[shard]}
+            others = sum(_reach(item) for number, item in enumerate(items) if number != shard)
+            bound = bounds[shard]
+            if bound > 0:
+                free = max(_room(_number(items[shard], "m", 0)), self._limits[class_name] - others)
+                bound = int(min(bound, free))
+            values = {":zero": 0, ":now": to_ms(now), ":m": bound}
             if oldest is not None:
                 values[":o"] = to_ms(oldest)
-            await self._update(
+            told = await self._update(
                 class_name,
                 shard,
                 "SET t0 = if_not_exists(t1, :zero), d0 = if_not_exists(d1, :zero), t1 = :now,"
                 " d1 = if_not_exists(d, :zero), c = if_not_exists(c, :zero), m = :m"
+                + (", k = :k" if shard == 0 else "")
                 + (" REMOVE o" if oldest is None else ", o = :o"),
-                values=values,
+                values=values | (shards if shard == 0 else {}),
+                told=True,
             )
             await self._drop_empty_hours(class_name, shard, items[shard], now)
+            items[shard] = told
 
     def _refuse_if_just_full(self, class_name: str) -> None:
         if class_name not in self._full:
@@ -204,7 +220,17 @@ class DynamoPlaces:
         except Conflict:
             return  # one of them is in use again: the next sample looks anew
 
-    async def _read(self, class_name: str) -> Sequence[Item]:
+    def _bounds(self, class_name: str, made: int) -> list[int]:
+        """What each shard's bound is to be; shards that were made by other settings are to admit nothing."""
+        bounds = shares(self._limits[class_name], self._shards)
+        return [_UNBOUNDED if bound is None else bound for bound in bounds] + [0] * (made - self._shards)
+
+    async def _read(self, class_name: str) -> list[Item]:
+        """The items of all shards, also of those that other settings made; the first one knows how many there are."""
+        items = await self._read_shards(class_name, range(self._shards))
+        return items + await self._read_shards(class_name, range(self._shards, _number(items[0], "k", self._shards)))
+
+    async def _read_shards(self, class_name: str, shards: Iterable[int]) -> list[Item]:
         answers = await asyncio.gather(
             *(
                 self._call(
@@ -214,7 +240,7 @@ class DynamoPlaces:
                     Key=_key(class_name, shard),
                     ConsistentRead=True,
                 )
-                for shard in range(self._shards)
+                for shard in shards
             )
         )
         return [answer.get("Item", {}) for answer in answers]
@@ -252,6 +278,15 @@ def _key(class_name: str, shard: int) -> Item:
 
 def _number(item: Item, name: str, default: int = 0) -> int:
     return int(item[name]["N"]) if name in item else default
+
+
+def _room(bound: int) -> float:
+    return inf if bound < 0 else bound
+
+
+def _reach(item: Item) -> float:
+    """The most that can be taken in a shard from now on, as long as its bound stays."""
+    return max(_room(_number(item, "m")), _number(item, "c"))
 
 
 def _by_hour(item: Item) -> list[tuple[int, int]]:

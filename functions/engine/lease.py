@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 from functions.engine.run import Run, Status
-from functions.engine.terms import Terms
+from functions.engine.terms import MAX_LEASE, Terms
 
 
 def held(run: Run, now: datetime, terms: Terms) -> bool:
     """Whether a worker may still be working on the run.
 
-    A lease counts until `skew` after its end, for clocks that differ; one that ends more than two
-    leases ahead was written by a clock gone wrong and counts as over. Safety rests on the version,
-    never on this.
+    A lease counts until `skew` after its end, for clocks that differ; one that ends further ahead than
+    two of the longest leases was written by a clock gone wrong and counts as over. How long leases are
+    now says nothing about one that was taken before. Safety rests on the version, never on this.
     """
     if run.status not in (Status.RUNNING, Status.PAUSED) or run.lease_until is None:
         return False
-    return now <= run.lease_until + terms.skew and run.lease_until <= now + 2 * terms.lease
+    return now <= run.lease_until + terms.skew and run.lease_until <= now + 2 * MAX_LEASE
 
 
 def abandoned(run: Run, now: datetime, terms: Terms) -> bool:

@@ -10,6 +10,10 @@ from types import MappingProxyType
 MAX_DELAY = timedelta(seconds=900)
 """SQS delays a message by at most 15 minutes; what is due later needs no message until then (R4)."""
 
+MAX_LEASE = timedelta(minutes=15)
+"""The longest lease that settings may ask for. What tells a clock gone wrong by a lease's end must be a number that no
+setting moves: processes of other settings judge each other's leases."""
+
 ENVELOPE_LIFE = timedelta(days=14)
 """An envelope older than this creates no row: SQS keeps a message at most 14 days (R2)."""
 

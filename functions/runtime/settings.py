@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from functions.engine.run import HOUR_SECONDS
+from functions.engine.terms import MAX_LEASE
 
 PREFIX = "FANFOLD_"
 MIN_RETENTION_DAYS = 15
@@ -102,6 +103,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.retention_days < MIN_RETENTION_DAYS:
             raise ValueError(f"retention_days must be at least {MIN_RETENTION_DAYS}")
+        if self.lease_seconds > MAX_LEASE.total_seconds():
+            raise ValueError(f"lease_seconds must be at most {MAX_LEASE.total_seconds():.0f}")
         if self.lease_seconds <= 2 * self.clock_skew_seconds:
             raise ValueError("lease_seconds must be more than twice clock_skew_seconds")
         # Each window has to be over for certain, on every clock, before the next relies on it.

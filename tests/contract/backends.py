@@ -130,7 +130,8 @@ class MemoryBackend:
         return MemoryQueue(self._clock, max_receives=MAX_RECEIVES)
 
     def places(self, limits: Mapping[str, int], *, shards: int = 1) -> Places:
-        self._places = MemoryPlaces(limits, shards) if self._places is None else self._places.reconfigured(limits)
+        made = self._places
+        self._places = MemoryPlaces(limits, shards) if made is None else made.reconfigured(limits, shards)
         return self._places
 
     def blobs(self) -> Blobs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -32,6 +33,14 @@ async def refusal(places: Places, now: datetime, class_name: str = "model") -> Q
 async def fill(places: Places, count: int, now: datetime = NOW) -> list[Place]:
     """Take that many places, one after the other."""
     return [(await places.reserve("model", now=now)).place for _ in range(count)]
+
+
+async def of_shards(backend: Backend, limits: Mapping[str, int], shards: int) -> Places:
+    """Counters in several shards after the sweeper's first pass, which makes them."""
+    places = backend.places(limits, shards=shards)
+    for class_name in limits:
+        await places.sample(class_name, now=NOW - timedelta(minutes=5), oldest_accepted_at=None)
+    return places
 
 
 async def test_a_place_is_counted_until_it_is_given_back(backend: Backend) -> None:
@@ -69,7 +78,7 @@ async def test_a_place_given_back_can_be_taken_again(backend: Backend) -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_the_bound_is_exact_under_many_at_once(backend: Backend, shards: int) -> None:
-    places = backend.places({"model": 20}, shards=shards)
+    places = await of_shards(backend, {"model": 20}, shards)
     answers = await asyncio.gather(*(places.reserve("model", now=NOW) for _ in range(50)), return_exceptions=True)
     taken = [a for a in answers if isinstance(a, Reservation)]
     assert len(taken) == 20
@@ -78,7 +87,7 @@ async def test_the_bound_is_exact_under_many_at_once(backend: Backend, shards: i
 
 
 async def test_shards_add_up_to_the_bound_and_each_place_goes_back_to_its_own(backend: Backend) -> None:
-    places = backend.places({"model": 7}, shards=3)
+    places = await of_shards(backend, {"model": 7}, 3)
     taken = await fill(places, 7)
     assert {place.shard for place in taken} == {0, 1, 2}
     await refusal(places, NOW)
@@ -90,13 +99,13 @@ async def test_shards_add_up_to_the_bound_and_each_place_goes_back_to_its_own(ba
 
 
 async def test_a_bound_smaller_than_the_shards_is_still_exact(backend: Backend) -> None:
-    places = backend.places({"model": 2}, shards=4)
+    places = await of_shards(backend, {"model": 2}, 4)
     await fill(places, 2)
     await refusal(places, NOW)
 
 
 async def test_a_class_without_a_bound_never_refuses(backend: Backend) -> None:
-    places = backend.places({"model": 0}, shards=2)
+    places = await of_shards(backend, {"model": 0}, 2)
     await fill(places, 30)
     load = await places.load("model")
     assert (load.depth, load.limit) == (30, 0)
@@ -173,9 +182,9 @@ async def test_a_queue_that_stands_still_asks_for_the_longest_wait(backend: Back
 
 
 async def test_a_raised_bound_counts_from_the_next_sample(backend: Backend) -> None:
-    old = backend.places({"model": 2}, shards=2)
+    old = await of_shards(backend, {"model": 2}, 2)
     await fill(old, 2)
-    new = backend.places({"model": 5}, shards=2)
+    new = await of_shards(backend, {"model": 5}, 2)
     await new.sample("model", now=NOW, oldest_accepted_at=None)
     assert (await new.load("model")).limit == 5
     await fill(new, 3)
@@ -211,7 +220,7 @@ async def test_a_bound_can_be_lifted_and_set_again(backend: Backend) -> None:
 
 
 async def test_what_is_held_is_told_by_shard_and_hour(backend: Backend) -> None:
-    places = backend.places({"model": 6}, shards=2)
+    places = await of_shards(backend, {"model": 6}, 2)
     assert await places.held("model") == {}
     taken = [*await fill(places, 4), *await fill(places, 1, after(3600))]
     assert await places.held("model") == dict(Counter(taken))
@@ -274,3 +283,45 @@ async def test_a_place_returned_after_its_write_off_takes_no_other_hours_place(b
     assert await places.write_off("model", early, surplus=1, standing=1)
     await places.give_back("model", early)
     assert (await places.load("model")).depth == 1
+
+
+@pytest.mark.parametrize(("before", "after_it"), [(1, 4), (4, 1), (2, 3), (3, 2)])
+async def test_while_the_number_of_shards_changes_no_more_are_taken_than_the_bound(
+    backend: Backend, before: int, after_it: int
+) -> None:
+    """Processes of both settings go on beside each other, and so do both sweepers."""
+    old = await of_shards(backend, {"model": 20}, before)
+    taken = await fill(old, 20)
+    new = backend.places({"model": 20}, shards=after_it)
+    clock = 2.0
+    for round_ in range(8):
+        for places in (new, old, new):
+            await backend.pass_time(1.1)
+            for one in (old, new):
+                while len(taken) <= 20:
+                    try:
+                        taken.append((await one.reserve("model", now=after(clock))).place)
+                    except QueueFull:
+                        break
+            assert len(taken) <= 20
+            sampled = places if round_ < 5 else new
+            await sampled.sample("model", now=after(clock), oldest_accepted_at=None)
+            clock += 2
+        for place in taken[:7]:
+            await new.give_back("model", place)
+        taken = taken[7:]
+    await new.sample("model", now=after(clock), oldest_accepted_at=None)
+    await backend.pass_time(1.1)
+    assert len(taken) + len(await fill(new, 20 - len(taken), after(clock + 2))) == 20
+    await refusal(new, after(clock + 2))
+    assert (await new.load("model")).depth == 20
+
+
+async def test_a_shard_that_was_never_made_admits_nothing(backend: Backend) -> None:
+    places = backend.places({"model": 8}, shards=4)
+    assert {place.shard for place in await fill(places, 2)} == {0}
+    await refusal(places, NOW)
+    await places.sample("model", now=NOW, oldest_accepted_at=None)
+    await backend.pass_time(1.1)
+    assert len(await fill(places, 6, after(2))) == 6
+    await refusal(places, after(2))

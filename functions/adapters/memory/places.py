@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 
 from functions.engine.admission import retry_after_seconds, shares
 from functions.engine.errors import QueueFull
@@ -45,9 +46,9 @@ class MemoryPlaces:
         self._hour_seconds = hour_seconds
         self._classes: dict[str, _Class] = {}
 
-    def reconfigured(self, limits: Mapping[str, int]) -> MemoryPlaces:
+    def reconfigured(self, limits: Mapping[str, int], shards: int | None = None) -> MemoryPlaces:
         """The same counters as a process with other settings sees them."""
-        other = MemoryPlaces(limits, self._shards, hour_seconds=self._hour_seconds)
+        other = MemoryPlaces(limits, self._shards if shards is None else shards, hour_seconds=self._hour_seconds)
         other._classes = self._classes
         return other
 
@@ -56,8 +57,10 @@ class MemoryPlaces:
         it = self._class(class_name)
         hour = int(now.timestamp() // self._hour_seconds)
         it.turn += 1
-        for step in range(len(it.shards)):
-            number = (it.turn + step) % len(it.shards)
+        for step in range(self._shards):
+            number = (it.turn + step) % self._shards
+            if number >= len(it.shards):
+                continue  # nothing is admitted there before a sample has made it
             shard = it.shards[number]
             if shard.limit is None or shard.taken < shard.limit:
                 shard.taken += 1
@@ -116,8 +119,12 @@ class MemoryPlaces:
         """See `Places.sample`."""
         it = self._class(class_name)
         it.limit = self._limits[class_name]
-        for shard, limit in zip(it.shards, shares(it.limit, len(it.shards)), strict=True):
-            shard.limit = limit
+        it.shards += [_Shard(limit=0) for _ in range(self._shards - len(it.shards))]
+        bounds = [*shares(it.limit, self._shards), *[0] * (len(it.shards) - self._shards)]
+        # Lowering first, and rising only by what the others leave (see `DynamoPlaces.sample`).
+        for shard, bound in sorted(zip(it.shards, bounds, strict=True), key=_rise):
+            others = sum(max(_room(other.limit), other.taken) for other in it.shards if other is not shard)
+            shard.limit = bound and int(min(bound, max(_room(shard.limit), it.limit - others)))
         drained = sum(shard.drained for shard in it.shards)
         if it.sampled_at is not None and now > it.sampled_at:
             it.drain_per_second = (drained - it.sampled_drained) / (now - it.sampled_at).total_seconds()
@@ -127,9 +134,18 @@ class MemoryPlaces:
     def _class(self, class_name: str) -> _Class:
         if class_name not in self._classes:
             limit = self._limits[class_name]
-            shards = [_Shard(limit=share) for share in shares(limit, self._shards)]
-            self._classes[class_name] = _Class(limit=limit, shards=shards)
+            first = shares(limit, self._shards)[0]
+            self._classes[class_name] = _Class(limit=limit, shards=[_Shard(limit=first)])
         return self._classes[class_name]
+
+
+def _rise(change: tuple[_Shard, int | None]) -> float:
+    shard, bound = change
+    return 0 if shard.limit == bound else _room(bound) - _room(shard.limit)
+
+
+def _room(limit: int | None) -> float:
+    return inf if limit is None else limit
 
 
 def _drain_until_now(it: _Class, now: datetime) -> float | None:
