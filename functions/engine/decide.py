@@ -17,6 +17,7 @@ from functions.engine.effects import Effect
 from functions.engine.errors import IllegalMove
 from functions.engine.events import (
     AttemptFailed,
+    AttemptNotBegun,
     AttemptSucceeded,
     Claimed,
     Emitted,
@@ -103,7 +104,7 @@ def decide(
             case MapRang():
                 if _open_elsewhere(draft, event.step):
                     rang(draft, event.step)
-            case MapBroken():
+            case MapBroken() | AttemptNotBegun():
                 if _current(draft, event.step, event.attempt):
                     draft.step(event.step, status=StepStatus.RETRYING, due_at=draft.now)
             case Renewed():

@@ -43,6 +43,14 @@ class AttemptFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptNotBegun:
+    """An attempt recorded as started never called its task; it counts as no failure, and the next may start now."""
+
+    step: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
     """A running attempt reports progress."""
 
@@ -162,4 +170,5 @@ class RedriveAsked:
 
 Move = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
 MapEvent = MapEnded | MapSeen | MapRang | MapBroken
-Event = Move | Noticed | Claimed | AttemptSucceeded | AttemptFailed | Emitted | Renewed | Swept | Overgrown | MapEvent
+AttemptEvent = AttemptSucceeded | AttemptFailed | AttemptNotBegun | Emitted
+Event = Move | Noticed | Claimed | AttemptEvent | Renewed | Swept | Overgrown | MapEvent

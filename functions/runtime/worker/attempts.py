@@ -7,14 +7,17 @@ that blocks the event loop blocks its worker (the lease runs out and another tak
 Plain functions run in daemon threads of their own, at most `settings.concurrency` at a time. Daemon
 threads because Python joins an executor's threads at exit, and a thread that never ends would
 then keep a spent process (R7) alive; and because a thread given up must not take a pool's slot
-from runs that still have to finish.
+from runs that still have to finish. A step's time begins when its function does: the wait for a thread
+is not part of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
+import math
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +28,8 @@ from functions.engine.errors import NotFound
 from functions.engine.ports import Clock
 from functions.engine.values import Json
 from functions.runtime.settings import Settings
-from functions.runtime.worker.outcomes import Failed, Outcome, Succeeded, encoded, failed, raised
+from functions.runtime.worker.outcomes import Failed, NotBegun, Outcome, Succeeded, encoded, failed, raised
+from functions.runtime.worker.threads import ThreadSlots
 from functions.tasks.context import Context
 from functions.tasks.registry import Find, TaskDef, find
 
@@ -35,7 +39,11 @@ _GRAIN_SECONDS = 0.01
 GRACE_SECONDS = 2.0
 """How long a task may go on after it was told to stop before its process counts as spent."""
 
-__all__ = ["GRACE_SECONDS", "Attempts", "Failed", "Job", "Outcome", "Succeeded"]
+__all__ = ["GRACE_SECONDS", "Attempts", "Failed", "Job", "NotBegun", "Outcome", "Succeeded"]
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +51,8 @@ class Job:
     """An attempt to make: which task for which step, with what input, for at most how many seconds.
 
     `needs` holds the outputs of the step's needs; it may be empty for a task that does not want them. `index` is the
-    item's, where the step is a map.
+    item's, where the step is a map. `in_time` says whether the attempt may still begin: asked while it waits for a
+    thread, because its worker's time may end first.
     """
 
     tenant: str
@@ -57,6 +66,7 @@ class Job:
     needs: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
     timeout_seconds: float
     index: int | None = None
+    in_time: Callable[[], bool] = _always
 
 
 class Attempts:
@@ -73,7 +83,7 @@ class Attempts:
         self._clock = clock
         self._grace_seconds = grace_seconds
         self._options = MappingProxyType({"ledger": settings.ledger, "mock_latency_ms": settings.mock_latency_ms})
-        self._slots: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+        self._threads = ThreadSlots(settings.concurrency)
         self._lingering: dict[asyncio.Task[Any] | threading.Thread, float] = {}
         self._spent = False
         self._told = asyncio.Event()
@@ -112,15 +122,15 @@ class Attempts:
     async def run(self, job: Job, *, emit: Callable[[Json], None]) -> Outcome:
         """Executes one attempt to its outcome; `emit` is called on the loop, while the attempt lasts.
 
-        Cancelling the caller cancels the task; then CancelledError comes out, for an `async` task
-        after it has ended or the grace is over.
+        Cancelling the caller cancels the task; then CancelledError comes out after the task has ended or the grace is
+        over. So is a timeout's outcome: the next attempt does not begin beside a task that stops when it is told to.
         """
         try:
             definition = self._tasks(job.task, chaos=self._settings.chaos)
         except NotFound as error:
             return failed("unknown_task", str(error), retryable=False)
         line = _Line(asyncio.get_running_loop())
-        ends_at = self._clock.monotonic() + job.timeout_seconds
+        ends_at = math.inf
 
         def emitter(data: Json) -> None:
             line.call(emit, data)
@@ -139,10 +149,16 @@ class Attempts:
             time_left=lambda: ends_at - self._clock.monotonic(),
         )
         try:
-            async with asyncio.timeout(job.timeout_seconds):
-                if definition.is_async:
-                    return await self._on_loop(lambda: _invoke(definition, job, context), context)
-                return await self._in_thread(definition, job, context, line)
+            async with (
+                contextlib.nullcontext(True) if definition.is_async else self._threads.slot(job.in_time) as begun
+            ):
+                if not begun:
+                    return NotBegun()
+                ends_at = self._clock.monotonic() + job.timeout_seconds
+                async with asyncio.timeout(job.timeout_seconds):
+                    if definition.is_async:
+                        return await self._on_loop(lambda: _invoke(definition, job, context), context)
+                    return await self._in_thread(definition, job, context, line)
         except TimeoutError:
             return failed("timed_out", f"the step took longer than its {job.timeout_seconds:g} s", retryable=True)
         finally:
@@ -181,33 +197,31 @@ class Attempts:
             if not line.call(_settle, ended, result):
                 _discard(result)
 
-        async with self._slots_of(loop):
-            # In a copy of this context: what the task logs has the run's id, too.
-            thread = threading.Thread(
-                target=contextvars.copy_context().run, args=(body,), name=f"task {job.task}", daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError as error:  # the machine has no more threads
-                return failed("no_thread", str(error), retryable=True)
-            try:
-                result = await ended
-            except asyncio.CancelledError:
-                self._watch(thread)
-                raise
-        if isinstance(result, Succeeded | Failed):
+        # In a copy of this context: what the task logs has the run's id, too.
+        thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(body,), name=f"task {job.task}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # the machine has no more threads
+            return failed("no_thread", str(error), retryable=True)
+        try:
+            result = await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            context.cancellation.set()
+            self._watch(thread)
+            # As an `async` task has: a moment to stop in, before anybody tries the step again.
+            await asyncio.wait({ended}, timeout=self._grace_seconds)
+            if ended.done():
+                _discard(ended.result())
+            raise
+        if isinstance(result, Succeeded | Failed | NotBegun):
             return result
         coroutine = result
         try:
             return await self._on_loop(lambda: coroutine, context)
         finally:
             _discard(coroutine)
-
-    def _slots_of(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
-        """The bound on threads. A semaphore belongs to one loop, and each Lambda invocation may have its own."""
-        if self._slots is None or self._slots[0] is not loop:
-            self._slots = (loop, asyncio.Semaphore(self._settings.concurrency))
-        return self._slots[1]
 
     def _watch(self, going: asyncio.Task[Any] | threading.Thread) -> None:
         """Nobody waits any more for what was told to stop."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from functions.engine.errors import NotFound
-from functions.engine.events import AttemptFailed, AttemptSucceeded, Emitted, Event
+from functions.engine.events import AttemptFailed, AttemptNotBegun, AttemptSucceeded, Emitted, Event
 from functions.engine.expressions import ExpressionError
 from functions.engine.progress import attempt_input
 from functions.engine.run import Fault, Run, StepState, StepStatus
@@ -18,8 +18,9 @@ from functions.engine.workflow import Workflow
 from functions.runtime.maps import Maps
 from functions.runtime.payloads import Payloads
 from functions.runtime.wiring import Services
-from functions.runtime.worker.attempts import Attempts, Failed, Job, Succeeded
+from functions.runtime.worker.attempts import Attempts, Failed, Job, NotBegun, Succeeded
 from functions.runtime.worker.inline import InlineMaps
+from functions.runtime.worker.outcomes import failed
 from functions.runtime.worker.patience import insist
 from functions.runtime.worker.stopwatch import Stopwatch
 from functions.tasks.registry import find
@@ -51,6 +52,7 @@ class Executions:
         self._workflow = workflow
         self._payloads = payloads
         self._post = post
+        self._horizon = horizon
         self._maps = Maps(services)
         self._inline = InlineMaps(services, attempts, workflow, payloads, horizon)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
@@ -106,7 +108,7 @@ class Executions:
         try:
             self._post(await self._outcome(record, attempt, inputs))
         except Exception as error:  # a bug of ours must end the attempt, not leave it running for ever
-            self._post(self._failed(attempt, Failed(fault=Fault(type="internal", message=repr(error)), retryable=True)))
+            self._post(self._failed(attempt, failed("internal", repr(error), retryable=True)))
             raise
 
     async def _outcome(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Event:
@@ -130,6 +132,8 @@ class Executions:
             outcome = await self._attempts.run(job, emit=emit)
         if isinstance(outcome, Failed):
             return self._failed(attempt, outcome)
+        if isinstance(outcome, NotBegun):
+            return AttemptNotBegun(step=attempt.step, attempt=attempt.number)
         return AttemptSucceeded(
             step=attempt.step, attempt=attempt.number, output=await self._output(record, attempt, outcome)
         )
@@ -153,7 +157,13 @@ class Executions:
             input=value,
             needs=await self._needs(record, step.task, step.needs),
             timeout_seconds=step.timeout_seconds,
+            in_time=lambda: self._in_time(step.timeout_seconds),
         )
+
+    def _in_time(self, timeout_seconds: float) -> bool:
+        """Whether an attempt that begins now ends before the horizon (R11)."""
+        horizon = self._horizon()
+        return horizon is None or self._services.clock.now() + timedelta(seconds=timeout_seconds) <= horizon
 
     async def _needs(self, record: Run, task: str, needs: tuple[str, ...]) -> dict[str, Json]:
         try:

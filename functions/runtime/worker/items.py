@@ -13,7 +13,7 @@ from functions.engine.run import Fault, Run
 from functions.engine.values import Json
 from functions.engine.workflow import Step
 from functions.runtime.wiring import Services
-from functions.runtime.worker.attempts import Attempts, Failed, Job
+from functions.runtime.worker.attempts import Attempts, Job, NotBegun, Succeeded
 
 LONGEST_PAUSE = timedelta(minutes=1)
 """Longest delay between two attempts at an item: it is waited for in the worker."""
@@ -66,7 +66,9 @@ class Items:
             if pause:
                 await self._services.clock.sleep(pause.total_seconds())
             outcome = await self._attempts.run(self._job(index, number, value), emit=_nowhere)
-            if not isinstance(outcome, Failed):
+            if isinstance(outcome, NotBegun):
+                return Unfinished(index=index, fault=fault)
+            if isinstance(outcome, Succeeded):
                 return ItemResult(index=index, output=outcome.output)
             fault = outcome.fault
             if not outcome.retryable:
@@ -94,6 +96,7 @@ class Items:
             task=self._step.task,
             input=value,
             timeout_seconds=self._step.timeout_seconds,
+            in_time=lambda: self._time_for(timedelta(0)),
         )
 
 
