@@ -27,8 +27,8 @@ BUSY = [
     "Lambda.AWSLambdaException",
 ]
 """The call was refused or never reached the function: nothing was begun, and asking again costs nothing."""
-FAILED_STATUSES = ["FAILED", "TIMED_OUT", "ABORTED"]
-"""How an execution ends without having rung."""
+ENDS = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
+"""How an execution ends. One that succeeded has rung before, but a moment too early: it was not closed then."""
 
 
 class FanOut(Construct):
@@ -88,11 +88,11 @@ class FanOut(Construct):
         self.rule = events.Rule(
             self,
             "Broken",
-            description="Rings for the runs of maps whose execution ended without doing so itself",
+            description="Rings for the runs of maps whose execution has ended",
             event_pattern=events.EventPattern(
                 source=["aws.states"],
                 detail_type=["Step Functions Execution Status Change"],
-                detail={"stateMachineArn": [self.machine.state_machine_arn], "status": FAILED_STATUSES},
+                detail={"stateMachineArn": [self.machine.state_machine_arn], "status": ENDS},
             ),
             targets=[targets.SqsQueue(resume, message=events.RuleTargetInput.from_event_path("$.detail"))],
         )

@@ -89,7 +89,7 @@ def _remember(draft: Draft, move: Move) -> None:
 def _ring_now(draft: Draft, **fields: object) -> None:
     """Whoever looks next finds it due."""
     draft.set(**fields)
-    draft.move(Status.WAITING, due_at=min(draft.now, draft.get("deadline")))
+    draft.move(Status.WAITING, due_at=draft.runnable_now)
     draft.effects.append(Ring(at=draft.now))
 
 

@@ -100,7 +100,7 @@ def decide(
                     end_map(draft, workflow, event)
             case MapSeen():
                 if _open_elsewhere(draft, event.step, event.attempt):
-                    looked_at(draft, event.step)
+                    looked_at(draft, event)
             case MapRang():
                 if _open_elsewhere(draft, event.step):
                     rang(draft, event.step)

@@ -13,7 +13,19 @@ from typing import Any
 from functions.engine.changed import changed
 from functions.engine.effects import Effect, ReturnPlace, StartAttempt, StartMap, StopMap
 from functions.engine.journal import Entry, EventType
-from functions.engine.run import TERMINAL, Fault, Reason, Run, Status, StepState, StepStatus, check_move, fault_view
+from functions.engine.run import (
+    TERMINAL,
+    Fault,
+    Reason,
+    Run,
+    Status,
+    StepState,
+    StepStatus,
+    before_timers,
+    check_move,
+    fault_view,
+    first_timer,
+)
 from functions.engine.steps import Steps
 from functions.engine.terms import Terms
 from functions.engine.values import Json, Value
@@ -75,6 +87,16 @@ class Draft:
     def at_work(self) -> bool:
         """Whether an attempt of the run is recorded as running."""
         return any(state.status is StepStatus.RUNNING for state in self.steps.values())
+
+    @property
+    def first_timer(self) -> datetime:
+        """When a clock alone brings something in this draft."""
+        return first_timer(self.get("deadline"), self.steps.values())
+
+    @property
+    def runnable_now(self) -> datetime:
+        """The `due_at` that says: whoever looks finds something to do besides all timers."""
+        return before_timers(self.now, self.get("deadline"), self.steps.values())
 
     @property
     def ended(self) -> bool:

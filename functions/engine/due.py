@@ -12,11 +12,14 @@ from datetime import datetime, timedelta
 from functions.engine.lease import abandoned, held
 from functions.engine.maps import open_elsewhere
 from functions.engine.message import Envelope, Wake
-from functions.engine.run import Run, Status
+from functions.engine.run import Run, Status, runnable
 from functions.engine.terms import Terms
 
 SOON = timedelta(seconds=15)
 """A wake that comes this much too early is handed back instead of deleted: clocks differ (R4)."""
+
+LOOKING = timedelta(seconds=2)
+"""How long a map's ring is put off while the run's holder looks at that map."""
 
 SUSPECT_RECEIVES = 3
 """A message received this often goes to the `resume` queue unread: its neighbours may be innocent (R7)."""
@@ -104,7 +107,8 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, terms: Terms, *, receive
     if row.status is Status.RUNNING and held(row, now, terms):
         if wake.map_step is not None and wake.map_step in open_elsewhere(row):
             due_at = row.steps[wake.map_step].due_at
-            return Tell(wake.map_step) if due_at is None or due_at > now else Drop("its holder looks at the map")
+            # Its holder looks at the map, and may have looked a moment too early.
+            return Tell(wake.map_step) if due_at is None or due_at > now else HandBack(now + LOOKING)
         again = receives > 1 or wake.outages > 0
         return HandBack(_lease_end(row, now, terms)) if again else Drop("the run is in good hands")
     if row.status is Status.WAITING and row.due_at is not None:
@@ -132,10 +136,9 @@ def _due_besides(row: Run, now: datetime) -> bool:
     """Whether a waiting run is due for more than a look at its maps."""
     if row.due_at is None or row.due_at > now:
         return False
-    looks = {row.steps[name].due_at for name in open_elsewhere(row)}
-    others = (state.due_at for name, state in row.steps.items() if name not in open_elsewhere(row))
-    # A run that is due at a time that is no step's was handed over, or an operator moved it.
-    return row.deadline <= now or row.due_at not in looks or any(at is not None and at <= now for at in others)
+    maps = open_elsewhere(row)
+    others = (state.due_at for name, state in row.steps.items() if name not in maps)
+    return row.deadline <= now or runnable(row) or any(at is not None and at <= now for at in others)
 
 
 def _lease_end(row: Run, now: datetime, terms: Terms) -> datetime:

@@ -85,10 +85,11 @@ class MapEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapSeen:
-    """A map was found still going on elsewhere."""
+    """A map was found still going on elsewhere; `rang`: though it says that it has ended."""
 
     step: str
     attempt: int
+    rang: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from functions.engine.draft import Draft
 from functions.engine.effects import Ring, StartMap
-from functions.engine.events import MapEnded
+from functions.engine.events import MapEnded, MapSeen
 from functions.engine.expressions import ExpressionError
 from functions.engine.fanout import ItemError, MapState, Via, batch_size, plan_of
 from functions.engine.findings import kind_of
 from functions.engine.journal import EventType
-from functions.engine.run import Fault, Run, Status, StepStatus
+from functions.engine.run import Fault, Run, Status, StepStatus, runnable
 from functions.engine.scope import evaluate, scope_of
 from functions.engine.terms import MAX_DELAY
 from functions.engine.values import Json, Loaded
@@ -21,6 +21,10 @@ from functions.engine.workflow import OnInterrupt, Step, Workflow
 FIRST_LOOK = timedelta(minutes=5)
 LAST_LOOK = timedelta(hours=1)
 """A map elsewhere that says nothing is looked at after 5 minutes, then after twice as long each time, up to an hour."""
+
+AFTER_RING = (timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=5))
+"""One that says that it has ended, and still goes on, is looked at after these: its last state rings before its
+execution is closed, and what Step Functions tells of executions lags (DescribeExecution is eventually consistent)."""
 
 
 def begin_map(draft: Draft, step: Step, loaded: Loaded) -> bool:
@@ -64,23 +68,26 @@ def begin_map(draft: Draft, step: Step, loaded: Loaded) -> bool:
     return True
 
 
-def looked_at(draft: Draft, name: str) -> None:
-    """The map was found still going on elsewhere: look again later."""
-    state = draft.steps[name]
+def looked_at(draft: Draft, event: MapSeen) -> None:
+    """The map was found still going on elsewhere: look again later, and soon if it says that it has ended."""
+    name, state = event.step, draft.steps[event.step]
     assert state.map is not None, "only a map is looked at so"
-    pause = min(FIRST_LOOK * 2 ** min(state.map.looks + 1, 10), LAST_LOOK)
-    draft.step(name, due_at=draft.now + pause, map=replace(state.map, looks=state.map.looks + 1))
+    looks = -len(AFTER_RING) if event.rang and state.map.looks >= 0 else state.map.looks
+    pause = AFTER_RING[looks] if looks < 0 else min(FIRST_LOOK * 2 ** min(looks + 1, 10), LAST_LOOK)
+    draft.step(name, due_at=draft.now + pause, map=replace(state.map, looks=looks + 1))
     if draft.status is Status.WAITING:
-        due = min([draft.run.deadline, *(s.due_at for s in draft.steps.values() if s.due_at is not None)])
+        due = draft.run.due_at if runnable(draft.run) else draft.first_timer
         draft.set(due_at=due)
-        if due <= draft.now + MAX_DELAY:
+        if due is not None and due <= draft.now + MAX_DELAY:
             draft.effects.append(Ring(at=due))
 
 
 def rang(draft: Draft, name: str) -> None:
     """The map says that it has ended, and another holds the run: it is to look now."""
     draft.by_operator = True
-    draft.step(name, due_at=draft.now)
+    state = draft.steps[name]
+    assert state.map is not None, "only a map rings"
+    draft.step(name, due_at=draft.now, map=replace(state.map, looks=min(state.map.looks, -len(AFTER_RING))))
 
 
 def end_map(draft: Draft, workflow: Workflow, event: MapEnded) -> None:

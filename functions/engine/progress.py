@@ -195,7 +195,7 @@ def _let_go_if_idle(draft: Draft, workflow: Workflow, *, starved: bool) -> None:
     due = min([draft.run.deadline, *timers])
     horizon = draft.terms.horizon
     if starved or (horizon is not None and draft.now >= horizon):
-        due, why = draft.now if starved or not (timers or waiting) else due, "hand_over"
+        due, why = draft.runnable_now if starved or not (timers or waiting) else due, "hand_over"
     elif any(_opened_by_others(state, workflow.steps[name]) for name, state in draft.steps.items()):
         # However near the next timer is: what is waited for rings, and nobody may sit on it.
         why = "wait"

@@ -5,9 +5,9 @@ A `Run` is a value. Nothing here changes one; `decide` returns the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from functions.engine.errors import IllegalMove, WrongState
@@ -297,3 +297,25 @@ class Run:
         if self.journal:
             return self.journal[-1].seq
         return self.sealed.last_seq
+
+
+def first_timer(deadline: datetime, steps: Iterable[StepState]) -> datetime:
+    """When a clock alone brings something: a step falls due, or the run's deadline."""
+    return min([deadline, *(step.due_at for step in steps if step.due_at is not None)])
+
+
+def runnable(run: Run) -> bool:
+    """Whether a waiting run can go on without any timer of its own: a signal, an operator or a hand-over left it so.
+
+    Its `due_at` lies before all its timers then (`before_timers`), and nothing but a claim moves it.
+    """
+    return (
+        run.status is Status.WAITING
+        and run.due_at is not None
+        and run.due_at < first_timer(run.deadline, run.steps.values())
+    )
+
+
+def before_timers(now: datetime, deadline: datetime, steps: Iterable[StepState]) -> datetime:
+    """The `due_at` of a run that is runnable now."""
+    return min(now, first_timer(deadline, steps) - timedelta(milliseconds=1))

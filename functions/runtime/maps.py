@@ -23,6 +23,7 @@ from functions.engine.fanout import (
     digest,
     execution_name,
     fold,
+    known,
     missing,
     progress,
     split,
@@ -115,15 +116,22 @@ class Maps:
 
     # --- looking --------------------------------------------------------------------------------
 
-    async def look(self, run: Run, workflow: Workflow, step: str) -> MapSeen | MapEnded | AttemptFailed:
-        """Whether an open map elsewhere goes on; one that was never started is started by this very look."""
-        attempt = run.steps[step].attempts
-        execution = execution_of(run, step)
-        fan_out = self._services.fan_out
-        if await fan_out.start(execution) or await fan_out.going(execution):
-            return MapSeen(step=step, attempt=attempt)
-        state = state_of(run.steps[step])
+    async def look(
+        self, run: Run, workflow: Workflow, step: str, *, rang: bool = False
+    ) -> MapSeen | MapEnded | AttemptFailed:
+        """Whether an open map elsewhere goes on; one that was never started is started by this very look.
+
+        `rang`: it says that it has ended. Once every item has its record it has, whatever Step Functions tells of the
+        execution, which lags.
+        """
+        state, attempt = state_of(run.steps[step]), run.steps[step].attempts
         records = await self.records(run, step)
+        if len(known(records, plan=digest(state.plan), try_number=run.try_number)) < state.items:
+            execution, fan_out = execution_of(run, step), self._services.fan_out
+            if await fan_out.start(execution) or await fan_out.going(execution):
+                return MapSeen(step=step, attempt=attempt, rang=rang)
+            # What was recorded meanwhile; what still is not has failed.
+            records = await self.records(run, step)
         folded = fold(state.items, records, plan=digest(state.plan), try_number=run.try_number)
         return await self.ended(run, workflow, step, folded)
 

@@ -13,6 +13,7 @@ After every write of a record:
   out, or is an interruption of a step that is begun at most once
 - `attempts_exhausted` needs five crashes or interruptions in fact, `timed_out` and
   `expired_in_queue` a time that passed; the sweeper ends only queued runs, dead letters none
+- what a claim would move on is due by then, and its wake claims: judged by deciding, not by the record's own `due_at`
 - it stays within its tenant, and carries only its own run's data, or what its fork took over
 - operators claim, renew and start nothing (`moves`); a paused run starts nothing and what is to be
   cancelled is; a redrive keeps what succeeded and begins the rest again; a keyed move is made once,
@@ -47,15 +48,18 @@ At the end, when faults have stopped and the sweeper goes on:
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from functions.engine.journal import EventType
 from functions.engine.ports import RunKey
-from functions.engine.run import MOVES, Run, Status, StepStatus
+from functions.engine.run import MOVES, Run, Sealed, Status, StepStatus
 from functions.engine.values import BlobRef, parse
 from functions.engine.waits import moment_of
+from functions.runtime.terms import terms_of
 from tests.simulation.admissions import Admissions
 from tests.simulation.liveness import AFTERMATH, STARTS_WITHIN, Liveness, healthy
 from tests.simulation.maps import Maps, by_look
@@ -63,6 +67,7 @@ from tests.simulation.moves import Moves
 from tests.simulation.settlements import Settlements
 from tests.simulation.workload import Execution
 from tests.support.clock import START
+from tests.support.due import wrong_due
 
 if TYPE_CHECKING:
     from functions.engine.expressions import Template
@@ -88,6 +93,7 @@ class Audit:
         self.owners: dict[str, Node] = {}
         self.lease_ends: dict[RunKey, float] = {}
         self.held_at: dict[RunKey, float] = {}
+        self._payloads = Stored(simulation)
 
     def fail(self, what: str, detail: str) -> None:
         """A promise is broken."""
@@ -122,6 +128,9 @@ class Audit:
         if renewed and run.lease_until is not None:
             self.lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
         self.admissions.written(old, run)
+        whole = replace(run, sealed=Sealed())  # what is sealed was put back into the record before it came here
+        wrong = wrong_due(whole, self.simulation.workflow_of(run), terms_of(self.simulation.settings), self._payloads)
+        self.hold(wrong is None, "what a claim would move on is due by then, and its wake claims", f"{run.id}: {wrong}")
 
     def _follows(self, old: Run, run: Run) -> None:
         self.hold(run.submission == old.submission, "a row keeps its submission", run.id)
@@ -259,6 +268,22 @@ class Audit:
         """The record as it stood then: what a lagging index knows."""
         known = [run for since, run in self.history[key] if since <= at]
         return known[-1] if known else None
+
+
+class Stored(Mapping[str, Any]):
+    """Every payload there is, read when it is asked for."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    def __getitem__(self, key: str) -> Any:
+        return parse(self._simulation.blobs.objects[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._simulation.blobs.objects)
+
+    def __len__(self) -> int:
+        return len(self._simulation.blobs.objects)
 
 
 def _steps(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ class Maps:
     def __init__(self, audit: Audit) -> None:
         self.rings = 0
         self._audit = audit
+        self._recorded: defaultdict[tuple[RunKey, str, str], set[tuple[int, int]]] = defaultdict(set)
         self._succeeded: dict[tuple[RunKey, str, str, int, int], float] = {}
 
     def began(self, run: Run | None, ctx: Context, process: str) -> Execution:
@@ -59,6 +61,10 @@ class Maps:
         run = self._audit.latest.get(run_key)
         hold(run is not None and run.submission == key.submission, "records belong to a run", key)
         indexes = [result.index for result in record.results]
+        # A success counts in every try: as if it were of try 0.
+        self._recorded[run_key, key.submission, key.step] |= {(record.try_number, index) for index in indexes} | {
+            (0, result.index) for result in record.results if result.error is None
+        }
         hold(indexes[:1] == [record.first], "a record is named for its first item", indexes)
         hold(all(a < b for a, b in pairwise(indexes)), "a record is in order", indexes)
         for result in record.results:
@@ -97,11 +103,14 @@ class Maps:
         self._audit.hold(kind == "items_failed" and not borne, "a map fails by its items", f"{step.name}: {kind}")
 
     def _over(self, run: Run, step: Step, state: StepState) -> None:
-        """A map elsewhere ends when its execution has."""
+        """A map elsewhere ends when each item's end is recorded, or its execution is closed."""
+        if state.map is None or state.map.via is not Via.STEP_FUNCTIONS:
+            return
         name = execution_name(run.id, run.submission, step.name, run.try_number)
-        elsewhere = state.map is not None and state.map.via is Via.STEP_FUNCTIONS
-        going = elsewhere and self._audit.simulation.machine.executions.get(name, False)
-        self._audit.hold(not going, "a map ends when its execution has", name)
+        going = self._audit.simulation.machine.executions.get(name, False)
+        recorded = self._recorded[RunKey(tenant=run.tenant, run_id=run.id), run.submission, step.name]
+        every = all({(run.try_number, index), (0, index)} & recorded for index in range(state.map.items))
+        self._audit.hold(not going or every, "a map ends when its items have, or its execution", name)
 
     def _happened(self, run: Run, step: str, index: int, output: object) -> bool:
         executions = self._audit.simulation.ledger.items.get((run.id, run.submission, step, index), ())

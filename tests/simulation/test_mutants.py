@@ -28,6 +28,7 @@ NOTICED_FROM = {
     mutants.a_signal_stays_when_it_is_taken: 17,
     mutants.a_pause_is_not_heeded: 209,
     mutants.a_cancellation_is_not_heeded: 16,
+    mutants.a_runnable_run_waits_for_its_timers: 1,
     mutants.a_redrive_begins_at_the_beginning: 4,
     mutants.keyed_moves_are_forgotten: 7,
     mutants.waits_end_early: 1,

@@ -37,7 +37,7 @@ def test_a_lease_counts_until_the_clocks_skew_after_its_end(seconds: float, vali
 
 
 def test_a_lease_from_a_clock_gone_wrong_counts_as_over() -> None:
-    far = replace(LEASED, lease_until=at(121))
+    far = replace(LEASED, lease_until=at(1_801))
     assert abandoned(far, at(0), TERMS)
     assert not abandoned(far, at(1), TERMS)
 

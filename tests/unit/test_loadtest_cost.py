@@ -62,7 +62,7 @@ async def test_a_map_of_a_thousand_takes_a_record_for_each_batch_and_three_write
     assert batches == 100
     assert found.meter.calls["PutItem"] == batches + 3
     assert found.meter.calls["GetItem"] == 2 * batches + 2
-    assert (found.meter.calls["StartExecution"], found.meter.calls["Query"]) == (2, 1)
+    assert (found.meter.calls["StartExecution"], found.meter.calls["Query"]) == (1, 1)
 
 
 async def test_a_step_of_a_long_chain_takes_the_units_of_one_of_a_short_chain() -> None:

@@ -15,6 +15,10 @@ from functions.engine.ports import Execution, WorkQueue
 TRIES = 3
 """How often the state machine calls the function for a batch before it gives the batch up."""
 
+CLOSING_SECONDS = 3.0
+"""How long an execution stays open after its last state has rung. In Step Functions that is a moment, and what it tells
+of executions lags: longer here, so that nobody comes to rely on it."""
+
 Work = Callable[[Mapping[str, Any]], Awaitable[object]]
 """Works on one batch, given the event of the fan-out function; raising is the function's failure."""
 
@@ -67,6 +71,7 @@ class MemoryFanOut:
             for batch in json.loads(self._blobs.read(execution.batches)):
                 group.create_task(self._batch(execution, batch, at_once))
         await self._ring(execution)
+        await asyncio.sleep(CLOSING_SECONDS)
 
     async def _batch(self, execution: Execution, batch: Mapping[str, int], at_once: asyncio.Semaphore) -> None:
         event = {

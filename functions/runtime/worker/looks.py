@@ -29,10 +29,13 @@ class Looks:
         self._workflows = workflows
         self._maps = Maps(services)
 
-    async def at(self, run: Run, steps: Sequence[str]) -> list[Sight]:
-        """What becomes of these maps. Raises an `InfrastructureError` when that can't be known now."""
+    async def at(self, run: Run, steps: Sequence[str], *, rang: str | None = None) -> list[Sight]:
+        """What becomes of these maps, of which one may have rung.
+
+        Raises an `InfrastructureError` when that can't be known now.
+        """
         workflow = await self._workflows.of(run)
-        return [await self._maps.look(run, workflow, step) for step in steps]
+        return [await self._maps.look(run, workflow, step, rang=step == rang) for step in steps]
 
     async def note(self, run: Run, news: Sequence[MapSeen | MapRang], terms: Terms) -> Run | None:
         """Commit what was heard of maps without taking the run; the record that stands instead, if it was replaced.

@@ -198,7 +198,8 @@ class Runner:
                     if row is None:
                         return Done()
                 case Look() if row is not None:
-                    seen = await self._looks.at(row, verdict.maps)
+                    rang = message.map_step if isinstance(message, Wake) else None
+                    seen = await self._looks.at(row, verdict.maps, rang=rang)
                     going_on = [sight for sight in seen if isinstance(sight, MapSeen)]
                     if len(going_on) == len(seen) and not verdict.due_besides:
                         row = await self._looks.note(row, going_on, terms_of(self._settings))

@@ -94,3 +94,10 @@ def waits_end_early() -> Iterator[None]:
 
     with patch.object(progress, "_start_what_can", hasty):
         yield
+
+
+@contextmanager
+def a_runnable_run_waits_for_its_timers() -> Iterator[None]:
+    """What an operator has made runnable is due only when its next timer is (R4)."""
+    with patch.object(Draft, "runnable_now", property(lambda self: self.first_timer)):
+        yield
