@@ -8,7 +8,7 @@ from datetime import datetime
 
 from functions.engine.errors import Unreadable
 from functions.engine.ports import Bucket, IndexKey, RunKey
-from functions.engine.run import Place, Run, Status
+from functions.engine.run import Place, Run
 from functions.runtime.heads import legible
 from functions.runtime.sweeper.rotation import MAX_READ
 from functions.runtime.wiring import Services
@@ -35,7 +35,7 @@ class Census:
         """How many queued rows hold each place."""
         counts: dict[tuple[str, Place], int] = {}
         for run in self.runs:
-            if run.status is Status.QUEUED and run.place is not None:
+            if run.place is not None and run.in_queue:
                 counts[run.class_name, run.place] = counts.get((run.class_name, run.place), 0) + 1
         return counts
 

@@ -66,6 +66,8 @@ def encode(message: Message) -> str:
                 "place": None if message.place is None else [message.place.shard, message.place.hour],
                 "outages": message.outages,
             }
+            if message.not_before is not None:
+                body["from"] = to_ms(message.not_before)
             if message.origin is not None:
                 body["origin"] = origin_to_list(message.origin)
         case Wake():
@@ -114,6 +116,7 @@ def _message(body: Json) -> Message | None:
                 accepted_at=from_ms(body["accepted"]),
                 deadline=from_ms(body["deadline"]),
                 queue_deadline=None if queue_deadline is None else from_ms(queue_deadline),
+                not_before=from_ms(body["from"]) if "from" in body else None,
                 place=None if place is None else Place(shard=place[0], hour=place[1]),
                 origin=None if "origin" not in body else origin_from_list(body["origin"]),
                 outages=body["outages"],

@@ -173,6 +173,8 @@ def _rare_to_list(run: Run, base: int) -> list[Json]:
         rare["signals"] = [[signal.seq, signal.name, value_to_list(signal.payload)] for signal in run.signals]
     if run.receipts:
         rare["receipts"] = [[receipt.key, receipt.content, receipt.seq] for receipt in run.receipts]
+    if run.not_before is not None:
+        rare["from"] = _offset(run.not_before, base)
     if run.paused_at is not None:
         rare["paused"] = _offset(run.paused_at, base)
     if run.cancel_requested:
@@ -190,6 +192,7 @@ def _rare_from_list(packed: list[Json], base: int) -> dict[str, Any]:
             for seq, name, payload in rare.get("signals", ())
         ),
         "receipts": tuple(Receipt(key=key, content=content, seq=seq) for key, content, seq in rare.get("receipts", ())),
+        "not_before": _moment(rare.get("from"), base),
         "paused_at": _moment(rare.get("paused"), base),
         "cancel_requested": rare.get("cancel", False),
         "origin": None if "origin" not in rare else origin_from_list(rare["origin"]),

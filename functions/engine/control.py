@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from functions.engine.crash import interrupt_all
 from functions.engine.draft import Draft
-from functions.engine.effects import Ring
+from functions.engine.effects import Ring, SendEnvelope
 from functions.engine.errors import KeyReused, SignalsFull
 from functions.engine.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from functions.engine.journal import EventType
@@ -131,6 +131,13 @@ def _resume(draft: Draft, workflow: Workflow, move: ResumeAsked) -> None:
         return
     length = draft.now - (run.paused_at or draft.now)
     draft.note(EventType.RUN_RESUMED, data={"by": move.by, "paused_seconds": length.total_seconds()})
+    if run.in_queue:
+        # It goes on waiting for its turn, where it was accepted: no pause gets round the bound, a delay or a lane.
+        queue_deadline = None if run.queue_deadline is None else run.queue_deadline + length
+        draft.set(paused_at=None, queue_deadline=queue_deadline, deadline=_within_life(draft, run.deadline + length))
+        draft.move(Status.QUEUED)
+        draft.effects.append(SendEnvelope())
+        return
     draft.set(paused_at=None, queue_deadline=None, deadline=_within_life(draft, run.deadline + length))
     for name, state in list(draft.steps.items()):
         if state.due_at is not None and not isinstance(workflow.steps[name].wait, WaitUntil):

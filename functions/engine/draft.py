@@ -106,12 +106,14 @@ class Draft:
     def move(self, status: Status, **fields: Any) -> None:
         """Change the run's status by a legal move.
 
-        Leaving `queued`, however, returns the queue place, and this is the only place that does (R6).
+        Leaving the queue, however, returns the queue place, and this is the only place that does (R6). A run
+        that is paused before it was ever claimed does not leave it.
         """
         check_move(self.status, status)
-        if self.status is Status.QUEUED and status is not Status.QUEUED:
-            place = self.get("place")
-            if place is not None:
+        place = self.get("place")
+        waits = status is Status.QUEUED or (status is Status.PAUSED and self.run.epoch == 0)
+        if place is not None and not waits:
+            if self.run.in_queue:
                 self.effects.append(ReturnPlace(class_name=self.run.class_name, place=place))
             self.set(place=None)
         self.set(status=status, **fields)

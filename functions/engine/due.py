@@ -83,7 +83,8 @@ def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms
         return Drop("another submission owns the run")
     match row.status:
         case Status.QUEUED:
-            return Claim()
+            early = row.not_before is not None and now < row.not_before
+            return HandBack(row.not_before) if early and row.not_before is not None else Claim()
         case Status.RUNNING if abandoned(row, now, terms):
             return Apart()
         case Status.RUNNING if row.epoch <= 1 or receives > 1 or envelope.outages > 0:

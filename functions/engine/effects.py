@@ -47,4 +47,9 @@ class StopMap:
     step: str
 
 
-Effect = StartAttempt | Ring | ReturnPlace | StartMap | StopMap
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendEnvelope:
+    """Send the run's envelope to its lane again, to arrive when it may begin. Lost: the sweeper sends it (R14)."""
+
+
+Effect = StartAttempt | Ring | ReturnPlace | StartMap | StopMap | SendEnvelope

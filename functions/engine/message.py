@@ -30,7 +30,8 @@ DEAD = "dead"
 class Envelope:
     """An accepted run, whole: version 1 of its record is a pure function of this (R2).
 
-    `outages` counts how often an infrastructure fault put it back (R5).
+    `not_before`: when it may begin at the earliest (None: at once). `outages` counts how often an infrastructure fault
+    put it back (R5).
     """
 
     tenant: str
@@ -46,6 +47,7 @@ class Envelope:
     accepted_at: datetime
     deadline: datetime
     queue_deadline: datetime | None = None
+    not_before: datetime | None = None
     place: Place | None = None
     origin: Origin | None = None
     outages: int = 0
@@ -102,6 +104,7 @@ def envelope_of(run: Run) -> Envelope:
         accepted_at=run.created_at,
         deadline=run.deadline,
         queue_deadline=run.queue_deadline,
+        not_before=run.not_before,
         place=run.place,
         origin=run.origin,
     )
@@ -125,6 +128,7 @@ def first_version(envelope: Envelope) -> Run:
         created_at=envelope.accepted_at,
         deadline=envelope.deadline,
         queue_deadline=envelope.queue_deadline,
+        not_before=envelope.not_before,
         place=envelope.place,
         origin=origin,
         journal=(Entry(seq=1, at=envelope.accepted_at, type=EventType.RUN_ACCEPTED, data=accepted),),

@@ -22,7 +22,7 @@ SCHEMA = 1
 class Status(StrEnum):
     """Where a run stands."""
 
-    QUEUED = "queued"  # accepted, not yet claimed; holds a queue place
+    QUEUED = "queued"  # accepted, not yet claimed; holds a queue place, also while it is paused
     RUNNING = "running"  # a worker holds it under a lease
     WAITING = "waiting"  # let go; `due_at` says when somebody must look
     PAUSED = "paused"  # an operator stopped it; no new step starts
@@ -38,7 +38,7 @@ MOVES: Mapping[Status, frozenset[Status]] = {
     Status.QUEUED: frozenset({Status.RUNNING, Status.PAUSED, Status.FAILED, Status.CANCELLED}),
     Status.RUNNING: frozenset({Status.RUNNING, Status.WAITING, Status.PAUSED}) | TERMINAL,
     Status.WAITING: frozenset({Status.RUNNING, Status.WAITING, Status.PAUSED, Status.FAILED, Status.CANCELLED}),
-    Status.PAUSED: frozenset({Status.PAUSED, Status.RUNNING, Status.WAITING}) | TERMINAL,
+    Status.PAUSED: frozenset({Status.PAUSED, Status.QUEUED, Status.RUNNING, Status.WAITING}) | TERMINAL,
     Status.SUCCEEDED: frozenset(),
     Status.FAILED: frozenset({Status.WAITING}),  # redrive
     Status.CANCELLED: frozenset({Status.WAITING}),  # redrive
@@ -241,7 +241,7 @@ class Run:
 
     `version` counts writes, `epoch` claims, `try_number` redrives from 1. `owner` is the claim id of the
     worker that holds the run, or held it last (R3). `lease_until` is meaningful while the run is
-    held. `due_at` is the time by which somebody must look at a waiting run (R4). `steps` holds the
+    held. `not_before` is when a delayed run may begin. `due_at` is the time by which somebody must look at a waiting run (R4). `steps` holds the
     steps that have begun or ended and are not sealed; one that is in neither is pending. `signals`
     are those not yet taken, oldest first; `receipts` the keyed moves last carried out;
     `cancel_requested` asks the holder to end the run. Times are aware UTC with milliseconds.
@@ -260,6 +260,7 @@ class Run:
     created_at: datetime
     deadline: datetime
     queue_deadline: datetime | None = None
+    not_before: datetime | None = None
     place: Place | None = None
 
     status: Status = Status.QUEUED
@@ -285,6 +286,11 @@ class Run:
     paused_at: datetime | None = None
     cancel_requested: bool = False
     origin: Origin | None = None
+
+    @property
+    def in_queue(self) -> bool:
+        """Whether the run holds its queue place: accepted and never claimed, perhaps paused (R6)."""
+        return self.place is not None and self.epoch == 0 and self.status in (Status.QUEUED, Status.PAUSED)
 
     @property
     def terminal(self) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from functions.engine.effects import ReturnPlace, Ring, StartMap, StopMap
+from functions.engine.effects import ReturnPlace, Ring, SendEnvelope, StartMap, StopMap
 from functions.engine.errors import InfrastructureError, Unanswered
+from functions.engine.message import QueueName, envelope_of
 from functions.engine.run import Run
 from functions.runtime.maps import Maps, execution_of
-from functions.runtime.rings import ring
+from functions.runtime.rings import delay_until, ring
 from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.wiring import Services
 
@@ -20,7 +21,7 @@ START_PAUSES_SECONDS = (0.2, 1.0, 2.0)
 START_AGAIN = timedelta(seconds=30)
 """When Step Functions refuses a map (300 starts a second are its default quota): pauses, then somebody looks again."""
 
-Following = Ring | ReturnPlace | StartMap | StopMap
+Following = Ring | ReturnPlace | StartMap | StopMap | SendEnvelope
 """Effects that are carried out beside the run."""
 
 
@@ -66,6 +67,8 @@ class Aftermath:
                     await self._start(run, effect)
                 case StopMap():
                     await self._stop(run, effect)
+                case SendEnvelope():
+                    await self._send(run)
         except Exception:
             count(Metric.EFFECTS_FAILED)
             facts = {"run_id": run.id, "effect": type(effect).__name__}
@@ -77,6 +80,17 @@ class Aftermath:
         except InfrastructureError as error:
             count(Metric.EFFECTS_FAILED)
             logger().warning("a wake was not sent; the sweeper rings", extra={"run_id": run.id, "error": str(error)})
+
+    async def _send(self, run: Run) -> None:
+        try:
+            queue = QueueName(class_name=run.class_name, role=run.lane)
+            delay = delay_until(run.not_before, self._services.clock.now())
+            await self._services.queue.send(queue, envelope_of(run), delay_seconds=delay)
+        except InfrastructureError as error:
+            count(Metric.EFFECTS_FAILED)
+            logger().warning(
+                "an envelope was not sent; the sweeper does", extra={"run_id": run.id, "error": str(error)}
+            )
 
     async def _start(self, run: Run, effect: StartMap) -> None:
         why = ""

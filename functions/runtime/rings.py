@@ -16,9 +16,15 @@ async def ring(services: Services, run: Run, at: datetime, *, map_step: str | No
 
     With `map_step` it asks for a look at that map.
     """
-    delay = min(max(at - services.clock.now(), MAX_DELAY * 0), MAX_DELAY)
+    delay = delay_until(at, services.clock.now())
     wake = Wake(
         tenant=run.tenant, run_id=run.id, submission=run.submission, class_name=run.class_name, map_step=map_step
     )
     queue = QueueName(class_name=run.class_name, role=RESUME)
-    await services.queue.send(queue, wake, delay_seconds=math.ceil(delay.total_seconds()))
+    await services.queue.send(queue, wake, delay_seconds=delay)
+
+
+def delay_until(at: datetime | None, now: datetime) -> int:
+    """Whole seconds by which a message is to be delayed so as to arrive then or later, as far as SQS delays one."""
+    seconds = 0.0 if at is None else (at - now).total_seconds()
+    return math.ceil(min(max(seconds, 0.0), MAX_DELAY.total_seconds()))

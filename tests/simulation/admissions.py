@@ -29,7 +29,7 @@ class Admissions:
 
     def written(self, old: Run | None, run: Run) -> None:
         """A record was written: whether it left the queue by that, and what its place is worth now."""
-        if run.status is not Status.QUEUED and (old is None or old.status is Status.QUEUED):
+        if not waits(run) and (old is None or waits(old)):
             self._left_queue[self._audit.simulation.author.kind == "api"] += 1
         self.check()
 
@@ -42,7 +42,7 @@ class Admissions:
 
     def check(self) -> None:
         """The bound, and what the counter must cover."""
-        queued = sum(run.status is Status.QUEUED for run in self._audit.latest.values())
+        queued = sum(waits(run) for run in self._audit.latest.values())
         bound = self._audit.simulation.deployment.bound
         self._audit.hold(not bound or queued <= bound, "queued rows are within the bound", f"{queued} > {bound}")
         void = now_at(self._audit.simulation.loop.time() - self._audit.simulation.settings.place_void_seconds)
@@ -67,6 +67,11 @@ class Admissions:
         most = self._left_queue[by_api] + (self.reserved - len(self.outstanding) + void if by_api else 0)
         self._audit.hold(self._returns[by_api] <= most, "a place is returned once", f"{self._returns[by_api]} > {most}")
         self.check()
+
+
+def waits(run: Run) -> bool:
+    """Whether the run is in the queue: accepted and never claimed, perhaps paused meanwhile."""
+    return run.status is Status.QUEUED or run.in_queue
 
 
 def now_at(seconds: float) -> datetime:

@@ -220,8 +220,8 @@ def check_step(old: Run, decision: Decision) -> None:
     # A map that stays with its worker is begun by the record alone.
     assert sorted(starts) == sorted(running - before), "what starts is not what the record says"
     returned = [e for e in decision.effects if isinstance(e, ReturnPlace)]
-    leaves = old.status is Status.QUEUED and new.status is not Status.QUEUED and old.place is not None
-    assert len(returned) == int(leaves), "a place is returned by the one move out of `queued`"
+    leaves = old.in_queue and not new.in_queue
+    assert len(returned) == int(leaves), "a place is returned by the one move out of the queue"
     if new.status is Status.RUNNING and decision.changed:
         assert new.lease_until is not None
     if new.status is Status.WAITING:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from functions.engine.due import Claim, HandBack, on_envelope
+from functions.engine.effects import SendEnvelope
 from functions.engine.errors import KeyReused, WrongState
 from functions.engine.events import (
     AttemptFailed,
@@ -23,9 +25,10 @@ from functions.engine.events import (
     ResumeAsked,
     Signalled,
 )
+from functions.engine.message import envelope_of
 from functions.engine.run import OPERATIONS, Fault, Operation, Reason, Status
 from tests.support.clock import START
-from tests.support.game import Game, a_flow
+from tests.support.game import TERMS, Game, a_flow
 from tests.support.world import journal_of
 
 FLOW = {
@@ -160,13 +163,36 @@ def test_while_a_run_is_being_cancelled_no_other_move_is_possible() -> None:
 # --- pause and resume -------------------------------------------------------------------------
 
 
-def test_a_paused_queued_run_gives_its_place_back_and_needs_none_to_go_on() -> None:
-    game = a_game(queue_timeout="1m").pause()
-    assert (game.run.status, game.places, game.run.place) == (Status.PAUSED, 1, None)
+def test_a_run_paused_before_its_first_claim_keeps_its_place_and_waits_for_its_turn_again() -> None:
+    game = a_game(queue_timeout="1m")
+    place, deadline, queue_deadline = game.run.place, game.run.deadline, game.run.queue_deadline
+    game.pause()
+    assert (game.run.status, game.places, game.run.place) == (Status.PAUSED, 0, place)
+    length = timedelta(hours=1)
     game.after(3_600).resume()
-    assert (game.run.status, game.run.queue_deadline, game.rings) == (Status.WAITING, None, [game.now])
+    assert (game.run.status, game.places, game.run.place, game.rings) == (Status.QUEUED, 0, place, [])
+    assert game.effects == (SendEnvelope(),)
+    assert (game.run.deadline, game.run.queue_deadline) == (deadline + length, queue_deadline + length)
     game.claim()
-    assert (game.started, game.run.started_at) == ([("first", 1)], game.now)
+    assert (game.started, game.run.started_at, game.places) == ([("first", 1)], game.now, 1)
+
+
+@pytest.mark.parametrize("end", ["cancel", "cancelled while it waits again"])
+def test_a_run_paused_before_its_first_claim_returns_its_place_once_when_it_is_cancelled(end: str) -> None:
+    game = a_game().pause()
+    if end != "cancel":
+        game.after(1).resume()
+    game.cancel()
+    assert (game.run.status, game.places, game.run.place) == (Status.CANCELLED, 1, None)
+
+
+def test_a_pause_forgets_no_delay() -> None:
+    begins = START + timedelta(minutes=10)
+    game = Game(a_flow(FLOW), not_before=begins).after(1).pause().after(1).resume()
+    assert game.run.not_before == begins
+    envelope = envelope_of(game.run)
+    assert on_envelope(envelope, game.run, game.now, TERMS, receives=1) == HandBack(begins)
+    assert on_envelope(envelope, game.run, begins, TERMS, receives=1) == Claim()
 
 
 def test_what_runs_is_recorded_while_nothing_new_starts_and_the_last_end_lets_go() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from functions.engine.control import replayed
 from functions.engine.decide import Decision, decide
-from functions.engine.effects import ReturnPlace, Ring, StopMap
+from functions.engine.effects import StartAttempt
 from functions.engine.errors import Conflict, InfrastructureError, NotFound, Unanswered
 from functions.engine.events import Move
 from functions.engine.ports import Replaces, RunKey
@@ -120,7 +120,7 @@ class Control:
         logger().info("an operator's move", extra={**facts, "did": str(done.first.type)})
         aftermath = Aftermath(self._services)
         for effect in done.decision.effects:
-            if isinstance(effect, Ring | ReturnPlace | StopMap):
+            if not isinstance(effect, StartAttempt):  # nothing is begun but by a holder
                 aftermath.follow(run, effect, committed=done.sent)
         await aftermath.done()
         return Done(run=run, changed=True, seq=done.first.seq)

@@ -178,6 +178,7 @@ class Submitter:
                 accepted_at=now,
                 deadline=min(start + timedelta(seconds=workflow.timeout_seconds), end),
                 queue_deadline=None if queue_timeout is None else start + timedelta(seconds=queue_timeout),
+                not_before=start if asked.delay_seconds else None,
                 place=reserved.place,
                 origin=asked.origin,
             )

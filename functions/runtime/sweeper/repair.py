@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from functions.engine.leaks import Finding, closed, confirmed, leaked
 from functions.engine.ports import Bucket, IndexKey, RunKey
-from functions.engine.run import Place, Run, Status
+from functions.engine.run import Place, Run
 from functions.engine.values import Json
 from functions.runtime.heads import legible
 from functions.runtime.sweeper.containment import remembered
@@ -204,7 +204,7 @@ class _Repair:
         heads = await legible(self._services.runs, asked, now=self._now)
         queued = dict(walk.queued)
         for run in heads.runs.values():
-            if run.status is Status.QUEUED and run.place is not None and run.place.hour == walk.hour:
+            if run.place is not None and run.in_queue and run.place.hour == walk.hour:
                 counter = _counter(run, run.place)
                 queued[counter] = queued.get(counter, 0) + 1
         return replace(walk, queued=queued, unclear=walk.unclear or bool(heads.unreadable))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from functions.engine.decide import decide
-from functions.engine.effects import ReturnPlace
+from functions.engine.effects import StartAttempt
 from functions.engine.errors import Conflict, Unanswered
 from functions.engine.events import Swept
 from functions.engine.ports import Replaces, RunKey
@@ -41,7 +41,7 @@ class Settler:
         tell(ended, by_workflow=self._services.settings.workflow_metrics)
         aftermath = Aftermath(self._services)
         for effect in decision.effects:
-            if isinstance(effect, ReturnPlace):
+            if not isinstance(effect, StartAttempt):  # nothing is begun but by a holder
                 aftermath.follow(ended, effect, committed=begun)
         await aftermath.done()
         return True

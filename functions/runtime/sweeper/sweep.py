@@ -22,6 +22,7 @@ from functions.engine.message import QueueName, envelope_of
 from functions.engine.run import Run, Status
 from functions.engine.terms import Terms
 from functions.engine.values import Json
+from functions.runtime.rings import delay_until
 from functions.runtime.sweeper.containment import kept, remembered
 from functions.runtime.sweeper.repair import repair
 from functions.runtime.sweeper.rotation import MAX_READ, Cursor, Rotation
@@ -216,7 +217,8 @@ class _Pass:
             async with self._outbox.few:
                 self._done["settled"] += await self._settle(run)
         elif run.status is Status.QUEUED and self._envelope_lost(run, last_turn):
-            await self._outbox.send("resent", run, _lane(run), envelope_of(run))
+            delay = delay_until(run.not_before, self._now)
+            await self._outbox.send("resent", run, _lane(run), envelope_of(run), delay_seconds=delay)
 
     def _out_of_time(self, run: Run) -> bool:
         first = run.deadline if run.queue_deadline is None else min(run.deadline, run.queue_deadline)

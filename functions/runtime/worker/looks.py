@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from functions.engine.decide import decide
-from functions.engine.effects import Ring
+from functions.engine.effects import StartAttempt
 from functions.engine.errors import Conflict
 from functions.engine.events import AttemptFailed, MapEnded, MapRang, MapSeen
 from functions.engine.ports import Replaces
@@ -57,7 +57,7 @@ class Looks:
             return current
         aftermath = Aftermath(self._services)
         for effect in decision.effects:
-            if isinstance(effect, Ring):
+            if not isinstance(effect, StartAttempt):  # nothing is begun but by a holder
                 aftermath.follow(noted, effect, committed=begun)
         await aftermath.done()
         return None

@@ -160,6 +160,8 @@ class Runner:
 
     async def _open(self, received: Received, envelope: Envelope) -> Disposition:
         """A fresh envelope is claimed blindly, in one write; an old one is looked up first."""
+        if envelope.not_before is not None and self._now() < envelope.not_before:
+            return self._back_until(envelope.not_before)
         age = self._now() - envelope.accepted_at
         # A run created from so old an envelope returns no place: its hour of the counter may be repaired by then (R6).
         if age.total_seconds() > self._services.settings.place_void_seconds:
@@ -187,7 +189,7 @@ class Runner:
                 case HandBack():
                     if row is not None and row.status is Status.RUNNING:  # else it only came a moment early
                         count(Metric.DUPLICATES)
-                    return Back(seconds=max(1, math.ceil((verdict.until - self._now()).total_seconds())))
+                    return self._back_until(verdict.until)
                 case Apart() if not self._is_apart(received):
                     # There is a row: a look is all that has to be asked for.
                     return await self._send_apart(wake_of(message))
@@ -216,6 +218,9 @@ class Runner:
                         return self._after(outcome)
                     row = outcome.row
         return Back(seconds=1)
+
+    def _back_until(self, moment: datetime) -> Back:
+        return Back(seconds=max(1, math.ceil((moment - self._now()).total_seconds())))
 
     def _is_apart(self, received: Received) -> bool:
         """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from functions.engine.decide import Decision, decide
-from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt, StartMap, StopMap
+from functions.engine.effects import Effect, StartAttempt
 from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Throttled, Unanswered
 from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
 from functions.engine.journal import Entry
@@ -305,11 +305,10 @@ class Shell:
         if put.renewal:
             count(Metric.LEASE_RENEWALS, of=(put.run.class_name,))
         for effect in put.effects:
-            match effect:
-                case StartAttempt():
-                    self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
-                case Ring() | ReturnPlace() | StartMap() | StopMap():
-                    self._aftermath.follow(record, effect, committed=put.sent)
+            if isinstance(effect, StartAttempt):
+                self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
+            else:
+                self._aftermath.follow(record, effect, committed=put.sent)
 
     def _hold(self, record: Run, *, sent: float | None) -> None:
         self._held = True
