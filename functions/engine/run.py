@@ -241,9 +241,9 @@ class Run:
 
     `version` counts writes, `epoch` claims, `try_number` redrives from 1. `owner` is the claim id of the
     worker that holds the run, or held it last (R3). `lease_until` is meaningful while the run is
-    held. `not_before` is when a delayed run may begin. `due_at` is the time by which somebody must look at a waiting run (R4). `steps` holds the
-    steps that have begun or ended and are not sealed; one that is in neither is pending. `signals`
-    are those not yet taken, oldest first; `receipts` the keyed moves last carried out;
+    held. `not_before` is when a delayed run may begin, `due_at` the time by which somebody must look at a
+    waiting one (R4). `steps` holds the steps that have begun or ended and are not sealed; one that is in neither is
+    pending. `signals` are those not yet taken, oldest first; `receipts` the keyed moves last carried out;
     `cancel_requested` asks the holder to end the run. Times are aware UTC with milliseconds.
     """
 
