@@ -21,7 +21,7 @@ from functions.engine.run import (
     Status,
     StepState,
     StepStatus,
-    before_timers,
+    before_looks,
     check_move,
     fault_view,
     first_timer,
@@ -95,8 +95,8 @@ class Draft:
 
     @property
     def runnable_now(self) -> datetime:
-        """The `due_at` that says: whoever looks finds something to do besides all timers."""
-        return before_timers(self.now, self.get("deadline"), self.steps.values())
+        """The `due_at` that says: whoever looks finds something to do, besides all looks at maps."""
+        return before_looks(min(self.now, self.get("deadline")), self.steps.values())
 
     @property
     def ended(self) -> bool:

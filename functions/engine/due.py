@@ -83,14 +83,22 @@ def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms
         return Drop("another submission owns the run")
     match row.status:
         case Status.QUEUED:
-            early = row.not_before is not None and now < row.not_before
-            return HandBack(row.not_before) if early and row.not_before is not None else Claim()
+            early = too_early(row.not_before, now, terms)
+            return Claim() if early is None else HandBack(early)
         case Status.RUNNING if abandoned(row, now, terms):
             return Apart()
         case Status.RUNNING if row.epoch <= 1 or receives > 1 or envelope.outages > 0:
             return HandBack(_lease_end(row, now, terms))
         case _:
             return Drop(f"the run is further on: {row.status}")
+
+
+def too_early(not_before: datetime | None, now: datetime, terms: Terms) -> datetime | None:
+    """When a delayed run may begin, if that is later than clocks that differ could say (None: it may begin).
+
+    The queue itself delays its envelope; this is for one that somebody moved by hand.
+    """
+    return not_before if not_before is not None and now + terms.skew < not_before else None
 
 
 def on_wake(wake: Wake, row: Run | None, now: datetime, terms: Terms, *, receives: int) -> Verdict:

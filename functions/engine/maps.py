@@ -72,13 +72,15 @@ def looked_at(draft: Draft, event: MapSeen) -> None:
     """The map was found still going on elsewhere: look again later, and soon if it says that it has ended."""
     name, state = event.step, draft.steps[event.step]
     assert state.map is not None, "only a map is looked at so"
-    looks = -len(AFTER_RING) if event.rang and state.map.looks >= 0 else state.map.looks
+    looks = -len(AFTER_RING) if event.rang else state.map.looks
     pause = AFTER_RING[looks] if looks < 0 else min(FIRST_LOOK * 2 ** min(looks + 1, 10), LAST_LOOK)
     draft.step(name, due_at=draft.now + pause, map=replace(state.map, looks=looks + 1))
     if draft.status is Status.WAITING:
-        due = draft.run.due_at if runnable(draft.run) else draft.first_timer
+        due = draft.first_timer
+        if runnable(draft.run) and draft.run.due_at is not None:
+            due = min(due, draft.run.due_at)
         draft.set(due_at=due)
-        if due is not None and due <= draft.now + MAX_DELAY:
+        if due <= draft.now + MAX_DELAY:
             draft.effects.append(Ring(at=due))
 
 

@@ -90,14 +90,14 @@ def test_the_end_of_an_execution_rings_in_the_classs_resume_queue(prod: Synthesi
     assert ring["End"] is True
 
 
-def test_an_execution_that_breaks_off_rings_too(prod: Synthesised) -> None:
+def test_every_end_of_an_execution_rings_too(prod: Synthesised) -> None:
     (rule,) = (r for r in prod.all("AWS::Events::Rule").values() if "EventPattern" in r)
     (machine,) = prod.all("AWS::StepFunctions::StateMachine")
     (target,) = rule["Targets"]
     detail = {"executionArn": "arn:…", "status": "ABORTED", "input": execution_input(EXECUTION)}
 
     assert rule["EventPattern"]["detail"]["stateMachineArn"] == [{"Ref": machine}]
-    assert set(rule["EventPattern"]["detail"]["status"]) == {"FAILED", "TIMED_OUT", "ABORTED"}
+    assert set(rule["EventPattern"]["detail"]["status"]) == {"SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"}
     assert target["InputPath"] == "$.detail"
     assert decode(json.dumps(detail)).message == WAKE
 

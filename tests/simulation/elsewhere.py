@@ -75,14 +75,13 @@ class StateMachine(MemoryFanOut):
 
     async def start(self, execution: Execution) -> bool:
         """See `FanOut.start`."""
+        if execution.name not in self._executions:
+            self._simulation.note("machine", "starts", execution.name)
         token = PROCESS.set("")
         try:
-            begun = await super().start(execution)
+            return await super().start(execution)
         finally:
             PROCESS.reset(token)
-        if begun:
-            self._simulation.note("machine", "starts", execution.name)
-        return begun
 
     async def abort(self) -> None:
         """Somebody ends one of the executions."""

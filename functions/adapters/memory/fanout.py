@@ -16,21 +16,28 @@ TRIES = 3
 """How often the state machine calls the function for a batch before it gives the batch up."""
 
 CLOSING_SECONDS = 3.0
-"""How long an execution stays open after its last state has rung. In Step Functions that is a moment, and what it tells
-of executions lags: longer here, so that nobody comes to rely on it."""
+"""How long an execution stays open after its last state has rung. In Step Functions that is a moment: longer here, so
+that nobody comes to rely on it."""
+
+LAG_SECONDS = 0.5
+"""How long an execution that has closed is still told of as going on: DescribeExecution is eventually consistent."""
 
 Work = Callable[[Mapping[str, Any]], Awaitable[object]]
 """Works on one batch, given the event of the fan-out function; raising is the function's failure."""
 
 
 class MemoryFanOut:
-    """A `FanOut`. `work` is the fan-out function; without one, executions stand still until they are stopped."""
+    """A `FanOut`. `work` is the fan-out function; without one, executions stand still until they are stopped.
+
+    It rings twice for an execution that succeeds: its last state does, and the rule for ends of executions.
+    """
 
     def __init__(self, blobs: MemoryBlobs, queue: WorkQueue, work: Work | None = None) -> None:
         self._blobs = blobs
         self._queue = queue
         self.work = work
         self._executions: dict[str, tuple[Execution, asyncio.Task[None]]] = {}
+        self._closed: dict[str, float] = {}
 
     @property
     def executions(self) -> Mapping[str, bool]:
@@ -38,16 +45,18 @@ class MemoryFanOut:
         return {name: not task.done() for name, (_, task) in self._executions.items()}
 
     async def start(self, execution: Execution) -> bool:
-        """See `FanOut.start`."""
+        """See `FanOut.start`. Of one that is open Step Functions says each time that it was started."""
         if execution.name in self._executions:
-            return False
+            return self.executions[execution.name]
         task = asyncio.create_task(self._run(execution), name=execution.name)
         self._executions[execution.name] = (execution, task)
         return True
 
     async def going(self, execution: Execution) -> bool:
         """See `FanOut.going`."""
-        return self.executions.get(execution.name, False)
+        closed = self._closed.get(execution.name)
+        lags = closed is not None and asyncio.get_running_loop().time() < closed + LAG_SECONDS
+        return lags or self.executions.get(execution.name, False)
 
     async def stop(self, execution: Execution) -> None:
         """See `FanOut.stop`. Like the service it tells of the end of an execution that is broken off."""
@@ -72,6 +81,8 @@ class MemoryFanOut:
                 group.create_task(self._batch(execution, batch, at_once))
         await self._ring(execution)
         await asyncio.sleep(CLOSING_SECONDS)
+        self._closed[execution.name] = asyncio.get_running_loop().time()
+        await self._ring(execution)
 
     async def _batch(self, execution: Execution, batch: Mapping[str, int], at_once: asyncio.Semaphore) -> None:
         event = {

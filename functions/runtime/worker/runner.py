@@ -21,6 +21,7 @@ from functions.engine.due import (
     Verdict,
     on_envelope,
     on_wake,
+    too_early,
 )
 from functions.engine.errors import InfrastructureError, Throttled, Unavailable
 from functions.engine.events import Claimed, Event, MapRang, MapSeen
@@ -160,8 +161,8 @@ class Runner:
 
     async def _open(self, received: Received, envelope: Envelope) -> Disposition:
         """A fresh envelope is claimed blindly, in one write; an old one is looked up first."""
-        if envelope.not_before is not None and self._now() < envelope.not_before:
-            return self._back_until(envelope.not_before)
+        if (early := too_early(envelope.not_before, self._now(), terms_of(self._settings))) is not None:
+            return self._back_until(early)
         age = self._now() - envelope.accepted_at
         # A run created from so old an envelope returns no place: its hour of the counter may be repaired by then (R6).
         if age.total_seconds() > self._services.settings.place_void_seconds:
