@@ -29,10 +29,16 @@ def batches_are_recorded_over() -> Iterator[None]:
 def a_map_is_looked_at_once() -> Iterator[None]:
     """An open map is over when it is looked at, whether it goes on or not (R9)."""
 
+    start = MemoryFanOut.start
+
+    async def begun(self: Any, execution: Any) -> bool:
+        there = execution.name in self.executions
+        return await start(self, execution) and not there
+
     async def gone(self: Any, execution: Any) -> bool:
         return False
 
-    with patch.object(MemoryFanOut, "going", gone):
+    with patch.object(MemoryFanOut, "going", gone), patch.object(MemoryFanOut, "start", begun):
         yield
 
 
