@@ -65,6 +65,7 @@ class Alarms(Construct):
         self._function_alarms(functions)
         self._sweeper_alarm(sweeper)
         self._run_alarms(config)
+        self._task_alarm()
         self._recursion_alarms(functions)
         self._table_alarm(table)
 
@@ -157,6 +158,15 @@ class Alarms(Construct):
             periods=3,
             section="refused-submits",
             says=f"More than {REFUSED_LEAST} submits are refused in five minutes, for a quarter of an hour.",
+        )
+
+    def _task_alarm(self) -> None:
+        self._bell.hang(
+            "TasksNotLoaded",
+            own(Metric.TASKS_NOT_LOADED, service=self._service),
+            over=0,
+            section="tasks-not-loaded",
+            says="A module of tasks can't be imported, or a run calls a task that the deployed code lacks.",
         )
 
     def _recursion_alarms(self, functions: Mapping[str, Function]) -> None:

@@ -234,7 +234,7 @@ def step_to_list(step: StepState, base: int) -> list[Json]:
         finished,
         value_to_list(step.output),
         _offset(step.due_at, base),
-        None if step.error is None else [step.error.type, step.error.message],
+        _step_error(step, base),
         None if step.map is None else map_to_list(step.map),
     ]
     while row and (row[-1] is None or (len(row) <= 4 and row[-1] == 0)):  # defaults, and most steps end in them
@@ -257,7 +257,16 @@ def step_from_list(row: list[Json], base: int) -> StepState:
         output=value_from_list(output),
         error=None if error is None else Fault(type=error[0], message=error[1]),
         map=None if mapped is None else map_from_list(mapped),
+        missing_since=from_ms(base + error[2]) if error is not None and len(error) > 2 else None,
     )
+
+
+def _step_error(step: StepState, base: int) -> list[Json] | None:
+    """Type and message, and since when the step's task is missing where it is: older code reads the first two."""
+    if step.error is None:
+        return None
+    since = _offset(step.missing_since, base)
+    return [step.error.type, step.error.message, *([] if since is None else [since])]
 
 
 def journal_to_list(journal: tuple[Entry, ...], base: int, positions: Mapping[str, int]) -> list[Json]:

@@ -143,6 +143,8 @@ def _resume(draft: Draft, workflow: Workflow, move: ResumeAsked) -> None:
         if state.due_at is not None and not isinstance(workflow.steps[name].wait, WaitUntil):
             # A map elsewhere went on meanwhile, and its end was not heard: look at once.
             draft.step(name, due_at=draft.now if state.map is not None else state.due_at + length)
+        if state.missing_since is not None:
+            draft.step(name, missing_since=state.missing_since + length)
     if held(run, draft.now, draft.terms):
         draft.move(Status.RUNNING)
         return

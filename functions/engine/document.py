@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from functions.engine import graph
 from functions.engine.errors import Problem
@@ -44,13 +45,18 @@ _JOINS = ("succeeded", "settled", "any")
 
 
 def problems_of(
-    document: Json, *, name: str | None, tasks: Collection[str], classes: Mapping[str, float]
+    document: Json,
+    *,
+    name: str | None,
+    tasks: Collection[str],
+    classes: Mapping[str, float],
+    not_loaded: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Problem, ...]:
     """Every problem of a document, in document order where there is one; empty when it can be registered."""
     unreadable = _unreadable(document)
     if unreadable is not None:
         return (unreadable,)
-    checker = _Checker(tasks=tasks, classes=classes)
+    checker = _Checker(tasks=tasks, classes=classes, not_loaded=not_loaded)
     checker.document(document, name)
     return checker.result()
 
@@ -83,8 +89,9 @@ def _unreadable(document: Json) -> Problem | None:
 class _Checker:
     """Collects the problems of one document."""
 
-    def __init__(self, *, tasks: Collection[str], classes: Mapping[str, float]) -> None:
+    def __init__(self, *, tasks: Collection[str], classes: Mapping[str, float], not_loaded: Mapping[str, str]) -> None:
         self._tasks = frozenset(tasks)
+        self._not_loaded = not_loaded
         self._classes = classes
         self._found = Findings()
         self._add = self._found.add
@@ -180,6 +187,11 @@ class _Checker:
     def _task(self, task: Json, pointer: str) -> None:
         if not isinstance(task, str):
             self._add(pointer, f"must be the name of a task, not {kind_of(task)}")
+        elif task in self._not_loaded and task not in self._tasks:
+            self._add(
+                pointer,
+                f"task `{shortened(task)}` can't be called, its module could not be loaded: {self._not_loaded[task]}",
+            )
         elif task not in self._tasks:
             close = " or ".join(f"`{name}`" for name in self._found.near(task, self._tasks, n=3))
             hint = f"; did you mean {close}?" if close else ""

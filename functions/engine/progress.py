@@ -11,6 +11,7 @@ from functions.engine.effects import Ring, StartAttempt
 from functions.engine.expressions import ExpressionError, Template
 from functions.engine.journal import EventType
 from functions.engine.maps import begin_map
+from functions.engine.missing import put_off
 from functions.engine.run import Fault, Reason, Run, Status, StepState, StepStatus
 from functions.engine.scope import evaluate
 from functions.engine.steps import Steps
@@ -136,7 +137,12 @@ def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
 def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
     """Record an attempt as started. Returns False when its timeout does not fit before the horizon (R11)."""
     state = draft.steps[step.name]
-    if step.map is not None and state.status is StepStatus.PENDING:
+    if step.task in draft.terms.missing:
+        put_off(draft, step)
+        return True
+    if state.missing_since is not None:
+        state = draft.step(step.name, missing_since=None, error=None)
+    if step.map is not None and (state.status is StepStatus.PENDING or state.map is None):
         return begin_map(draft, step, loaded)
     if not draft.has_time_for(step):
         return False

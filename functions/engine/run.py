@@ -129,7 +129,8 @@ class StepState:
     `attempts` counts executions begun, `failures` those that ended in an error, `interruptions`
     those whose worker died; an attempt is at most one of the latter two. `due_at` is when the step
     needs a look: its next attempt, the end of its wait, the next look at its map. `map` is what is
-    recorded of a map step beside.
+    recorded of a map step beside. `missing_since` is since when its task can't be called where it was to begin; `error`
+    says why.
     """
 
     status: StepStatus = StepStatus.PENDING
@@ -142,6 +143,7 @@ class StepState:
     output: Value = None
     error: Fault | None = None
     map: MapState | None = None
+    missing_since: datetime | None = None
 
     @property
     def settled(self) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+from functions.engine.run import Fault
+
 MAX_DELAY = timedelta(seconds=900)
 """SQS delays a message by at most 15 minutes; what is due later needs no message until then (R4)."""
 
@@ -28,7 +30,8 @@ class Terms:
     goes on after its acceptance, however often it is paused or redriven (R15). A map has at most `max_map_items`;
     one of fewer than `inline_map_items` stays with its worker, and elsewhere no batch has more than
     `map_batch` items. `fan_out` has the classes that can map elsewhere, and the longest attempt at an item, in
-    seconds, there.
+    seconds, there. `missing` has the tasks that this worker can't call, and why: a step of such a task is put off, and
+    fails only when it was put off for `missing_for`.
     """
 
     lease: timedelta
@@ -42,3 +45,5 @@ class Terms:
     inline_map_items: int = 50
     map_batch: int = 25
     fan_out: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    missing: Mapping[str, Fault] = field(default_factory=lambda: MappingProxyType({}))
+    missing_for: timedelta = timedelta(days=3)

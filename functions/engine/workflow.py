@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from functions.engine import document as documents
 from functions.engine import graph
@@ -103,7 +104,7 @@ class Step:
 class Workflow:
     """A version of a workflow; `steps` is in document order and its `needs` have no cycle.
 
-    `longest_step_seconds` is the longest timeout of any step.
+    `longest_step_seconds` is the longest timeout of any step, `tasks` are the names its steps call.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Workflow:
     queue_timeout_seconds: float | None = None
     steps: Mapping[str, Step]
     output: Template | None = None
+    tasks: frozenset[str] = field(init=False, repr=False, compare=False)
     longest_step_seconds: float = field(init=False, repr=False, compare=False)
     _dependents: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     _readers: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
@@ -124,6 +126,7 @@ class Workflow:
         object.__setattr__(self, "_readers", graph.dependents(reads))
         object.__setattr__(self, "_positions", {name: position for position, name in enumerate(self.steps)})
         object.__setattr__(self, "_dependents", graph.dependents(needs))
+        object.__setattr__(self, "tasks", frozenset(step.task for step in self.steps.values() if step.task))
         longest = max((step.timeout_seconds for step in self.steps.values()), default=0.0)
         object.__setattr__(self, "longest_step_seconds", longest)
 
@@ -140,13 +143,21 @@ class Workflow:
         return self._positions[name]
 
 
-def check(document: Json, *, name: str | None, tasks: Collection[str], classes: Mapping[str, float]) -> Workflow:
+def check(
+    document: Json,
+    *,
+    name: str | None,
+    tasks: Collection[str],
+    classes: Mapping[str, float],
+    not_loaded: Mapping[str, str] = MappingProxyType({}),
+) -> Workflow:
     """The workflow a stranger's document describes, or `InvalidDocument` with every problem in it.
 
     `name` is what the document must be called (None: whatever it says), `tasks` the names a step may
-    call, `classes` the longest step, in seconds, of each class of workers.
+    call, `classes` the longest step, in seconds, of each class of workers, `not_loaded` the tasks that are there but
+    can't be called, with the reason.
     """
-    problems = documents.problems_of(document, name=name, tasks=tasks, classes=classes)
+    problems = documents.problems_of(document, name=name, tasks=tasks, classes=classes, not_loaded=not_loaded)
     if problems:
         raise InvalidDocument(problems)
     max_step_seconds = classes[document.get("class", DEFAULT_CLASS)]

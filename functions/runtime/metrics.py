@@ -124,6 +124,8 @@ class Metric(StrEnum):
     REPAIRED = _service("Repaired")  # what the sweeper found in need: lost wakes, dead leases, stranded queued runs
     DEAD_LETTERS = _service("DeadLetters")  # messages that reached a dead-letter queue
     UNREADABLE = _service("Unreadable")  # messages and records that this code can't read, each time they are met
+    TASKS_NOT_LOADED = _service("TasksNotLoaded")
+    """Modules of tasks that could not be imported, at each process's start; claims of runs that call a missing task."""
     SWEEP_TURN_SECONDS = _service("SweepTurnSeconds", Unit.SECONDS)  # what the cursor takes for all active runs
 
     # By workflow, where that is asked for.

@@ -46,6 +46,8 @@ class Settings:
     `service` names the deployment in its logs and metrics. `debug_sample` is the share of runs whose every decision is
     logged, `workflow_metrics` whether there are metrics for each workflow (a series each is $0.30 a month),
     `lane_metrics` whether the queue wait is told for each lane or for each class.
+    `missing_task_seconds` is how long a step waits for a task that the deployed code lacks or can't import: three days,
+    so that a deployment that went wrong before a weekend can be repaired after it.
     Refuses combinations that would break a promise (`ValueError` names the setting).
     """
 
@@ -60,6 +62,7 @@ class Settings:
     hand_over_margin_seconds: float = 30
     suspend_after_seconds: float = 5
     drain_seconds: float = 25
+    missing_task_seconds: float = 259_200
     max_crashes: int = 5
     concurrency: int = 32
     aws_threads: int = 32
@@ -121,6 +124,8 @@ class Settings:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.missing_task_seconds < 0:
+            raise ValueError("missing_task_seconds must be at least 0")
         if not 0 <= self.debug_sample <= 1:
             raise ValueError("debug_sample must be from 0 to 1")
         for name, settings in self.classes.items():

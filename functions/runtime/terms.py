@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
+from functions.engine.run import Fault
 from functions.engine.terms import Terms
 from functions.runtime.settings import Settings
 
 
-def terms_of(settings: Settings, horizon: datetime | None = None) -> Terms:
-    """The engine's terms as the settings say them."""
+def terms_of(
+    settings: Settings, horizon: datetime | None = None, *, missing: Mapping[str, Fault] = MappingProxyType({})
+) -> Terms:
+    """The engine's terms as the settings say them, for a worker that ends at `horizon` and can't call some tasks."""
     return Terms(
         lease=timedelta(seconds=settings.lease_seconds),
         skew=timedelta(seconds=settings.clock_skew_seconds),
@@ -22,4 +27,6 @@ def terms_of(settings: Settings, horizon: datetime | None = None) -> Terms:
         inline_map_items=settings.inline_map_items,
         map_batch=settings.map_batch,
         fan_out={name: c.max_item_seconds for name, c in settings.classes.items() if c.state_machine},
+        missing=missing,
+        missing_for=timedelta(seconds=settings.missing_task_seconds),
     )

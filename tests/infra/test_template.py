@@ -272,6 +272,7 @@ def test_what_must_be_noticed_has_an_alarm(prod: Synthesised) -> None:
         "sweeper-silent",
         "sweeper-slow",
         "table-throttles",
+        "tasks-not-loaded",
     }
 
 

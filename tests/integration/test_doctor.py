@@ -99,7 +99,7 @@ def patient(stack: LocalStack, session: boto3.Session) -> Iterator[Patient]:
 def before(patient: Patient) -> list[tuple[str, Finding]]:
     """What other tests have left behind on the shared stack; of how it is deployed there is nothing."""
     found = patient.found()
-    leftovers = {"letters", "places", "runs", "throttles", "tokens"}
+    leftovers = {"letters", "places", "runs", "tasks", "throttles", "tokens"}
     assert [finding for name, finding in found if name not in leftovers] == []
     return found
 
@@ -283,6 +283,24 @@ def test_throttles_of_the_last_hours_are_found(patient: Patient, before: Before)
     ((name, finding),) = patient.found("throttles", now=then)
     assert (name, "function api was throttled" in finding.what) == ("throttles", True)
     assert patient.found("throttles", now=then + timedelta(hours=6)) == []
+
+
+def test_tasks_that_could_not_be_loaded_are_found(patient: Patient, before: Before) -> None:
+    then = datetime.now(UTC) - timedelta(days=4)  # where no other test looks
+    patient.client("cloudwatch").put_metric_data(
+        Namespace="Fanfold",
+        MetricData=[
+            {
+                "MetricName": "TasksNotLoaded",
+                "Dimensions": [{"Name": "service", "Value": patient.stack.stack}],
+                "Value": 2,
+                "Timestamp": then - timedelta(hours=1),
+            }
+        ],
+    )
+    ((name, finding),) = patient.found("tasks", now=then)
+    assert (name, "told 2 times" in finding.what) == ("tasks", True)
+    assert patient.found("tasks", now=then + timedelta(hours=6)) == []
 
 
 def test_a_dead_letter_that_stays_is_found(patient: Patient, before: Before) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
@@ -202,18 +203,23 @@ def _faults() -> SearchStrategy[Fault | None]:
 def _steps() -> SearchStrategy[StepState]:
     counts = st.integers(0, 5)
     moments = st.none() | times() | st.just(CREATED)
-    return st.builds(
-        StepState,
-        status=st.sampled_from(StepStatus),
-        attempts=counts,
-        failures=counts,
-        interruptions=counts,
-        started_at=moments,
-        finished_at=moments,
-        due_at=moments,
-        output=values(),
-        error=_faults(),
+    missing = st.tuples(_faults(), moments).map(
+        lambda drawn: {"error": drawn[0], "missing_since": drawn[0] and drawn[1]}
     )
+    return st.tuples(
+        st.builds(
+            StepState,
+            status=st.sampled_from(StepStatus),
+            attempts=counts,
+            failures=counts,
+            interruptions=counts,
+            started_at=moments,
+            finished_at=moments,
+            due_at=moments,
+            output=values(),
+        ),
+        missing,
+    ).map(lambda drawn: replace(drawn[0], **drawn[1]))
 
 
 @st.composite

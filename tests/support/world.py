@@ -24,7 +24,7 @@ from functions.adapters.memory import (
     RunCodec,
 )
 from functions.adapters.secrets import MemorySecrets
-from functions.engine.message import Envelope, QueueName, Received, first_version
+from functions.engine.message import Envelope, QueueName, Received, Wake, first_version
 from functions.engine.ports import Absent, Execution, Registered, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.values import Json
@@ -215,6 +215,16 @@ class World:
         run = await self.runs.get(key, now=self.services.clock.now())
         assert run is not None
         return run
+
+    async def ring(self, envelope: Envelope) -> None:
+        """Send a wake, as the sweeper does for a run that is due."""
+        wake = Wake(
+            tenant=envelope.tenant,
+            run_id=envelope.run_id,
+            submission=envelope.submission,
+            class_name=envelope.class_name,
+        )
+        await self.queue.send(QueueName(class_name=envelope.class_name, role="resume"), wake)
 
     async def ended(self, envelope: Envelope, *, within: float = 3600) -> Run:
         """The run's record once it is terminal; fails when it takes longer than `within` virtual seconds."""

@@ -19,19 +19,21 @@ import contextvars
 import inspect
 import math
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from functions.engine.errors import NotFound
 from functions.engine.ports import Clock
+from functions.engine.run import Fault
 from functions.engine.values import Json
 from functions.runtime.settings import Settings
+from functions.runtime.worker.line import Line
 from functions.runtime.worker.outcomes import Failed, NotBegun, Outcome, Succeeded, encoded, failed, raised
 from functions.runtime.worker.threads import ThreadSlots
 from functions.tasks.context import Context
-from functions.tasks.registry import Find, TaskDef, find
+from functions.tasks.registry import Find, NotLoaded, TaskDef, find
 
 _GRAIN_SECONDS = 0.01
 """The shortest wait for a grace to be over: a clock may wake a moment early."""
@@ -119,6 +121,16 @@ class Attempts:
         """
         return len(self._still_going())
 
+    def missing(self, tasks: Iterable[str]) -> Mapping[str, Fault]:
+        """Those of the tasks that can't be called here, and why."""
+        found: dict[str, Fault] = {}
+        for name in tasks:
+            try:
+                self._tasks(name, chaos=self._settings.chaos)
+            except NotFound as error:
+                found[name] = _missing(error).fault
+        return found
+
     async def run(self, job: Job, *, emit: Callable[[Json], None]) -> Outcome:
         """Executes one attempt to its outcome; `emit` is called on the loop, while the attempt lasts.
 
@@ -128,8 +140,8 @@ class Attempts:
         try:
             definition = self._tasks(job.task, chaos=self._settings.chaos)
         except NotFound as error:
-            return failed("unknown_task", str(error), retryable=False)
-        line = _Line(asyncio.get_running_loop())
+            return _missing(error)
+        line = Line(asyncio.get_running_loop())
         ends_at = math.inf
 
         def emitter(data: Json) -> None:
@@ -181,7 +193,7 @@ class Attempts:
             return failed("CancelledError", "the task cancelled itself", retryable=True)
         return child.result()
 
-    async def _in_thread(self, definition: TaskDef, job: Job, context: Context, line: _Line) -> Outcome:
+    async def _in_thread(self, definition: TaskDef, job: Job, context: Context, line: Line) -> Outcome:
         """Runs a plain function in a thread; a coroutine that it returns is awaited, as decorators can hide `async`."""
         limit = self._settings.max_output_bytes
         loop = asyncio.get_running_loop()
@@ -237,32 +249,6 @@ class Attempts:
         return self._lingering
 
 
-class _Line:
-    """The way from a task's thread to the loop, cut when the attempt ends: the loop may be closed by then."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._loop_thread = threading.get_ident()
-        self._lock = threading.Lock()
-        self._open = True
-
-    def call(self, function: Callable[..., object], *arguments: Any) -> bool:
-        """Calls on the loop; False, and no call, once the line is cut."""
-        if threading.get_ident() == self._loop_thread:
-            if self._open:
-                function(*arguments)
-            return self._open
-        with self._lock:
-            if self._open:
-                self._loop.call_soon_threadsafe(self.call, function, *arguments)
-            return self._open
-
-    def close(self) -> None:
-        """From now on nothing comes through."""
-        with self._lock:
-            self._open = False
-
-
 _Result = Outcome | Coroutine[Any, Any, Json]
 
 
@@ -283,6 +269,11 @@ def _invoke(definition: TaskDef, job: Job, context: Context) -> Any:
     """Calls the function with a copy of its input: a task that changes it must not change the record's."""
     given = _copy(job.input)
     return definition.function(given, context) if definition.wants_ctx else definition.function(given)
+
+
+def _missing(error: NotFound) -> Failed:
+    kind = "task_not_loaded" if isinstance(error, NotLoaded) else "unknown_task"
+    return failed(kind, str(error), retryable=False)
 
 
 def _copy(value: Json) -> Json:

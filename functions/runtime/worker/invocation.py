@@ -9,6 +9,7 @@ from typing import Any
 
 from functions.adapters.sqs import from_event
 from functions.runtime.settings import Settings
+from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import FunctionName, begin, flush
 from functions.runtime.wiring import Services, queue_urls, services
 from functions.runtime.worker.attempts import Attempts
@@ -33,6 +34,7 @@ class Invocations:
         """The worker as the function's environment describes it."""
         settings = Settings.from_env(environ)
         begin(settings, FunctionName.WORKER)
+        load_tasks()
         return cls(services(settings))
 
     def work(self, event: Mapping[str, Any], *, seconds_left: float) -> Sequence[str]:

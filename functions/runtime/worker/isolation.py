@@ -16,6 +16,7 @@ from dataclasses import replace
 from functions.adapters.sqs import received
 from functions.engine.message import QueueName, Received
 from functions.runtime.settings import Settings
+from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import configure, flush, logger
 from functions.runtime.wiring import services
 from functions.runtime.worker.attempts import Attempts
@@ -98,6 +99,7 @@ def _loaded(data: bytes) -> Received:
 async def _child(message: Received) -> Disposition:
     settings = replace(Settings.from_env(os.environ), concurrency=1)
     configure(settings)
+    load_tasks()
     wired = services(settings)
     runner = Runner(
         wired,

@@ -16,6 +16,7 @@ from functions.engine.run import Run, StepStatus
 from functions.engine.values import BlobRef, Json
 from functions.runtime.maps import Maps, state_of
 from functions.runtime.settings import Settings
+from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import FunctionName, Metric, about, begin, count, flush, logger
 from functions.runtime.together import both
 from functions.runtime.wiring import Services, services
@@ -127,6 +128,7 @@ class BatchInvocations:
         """The batches' worker as the function's environment describes it."""
         settings = Settings.from_env(environ)
         begin(settings, FunctionName.FANOUT)
+        load_tasks()
         return cls(services(settings))
 
     def work(self, event: Mapping[str, Any], *, seconds_left: float) -> str:

@@ -15,6 +15,7 @@ from enum import Enum
 from functions.engine.errors import InfrastructureError
 from functions.engine.message import RESUME, QueueName, Received
 from functions.runtime.settings import Settings
+from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import configure, flush, logger
 from functions.runtime.wiring import Services, services
 from functions.runtime.worker.attempts import Attempts
@@ -236,6 +237,7 @@ def check(settings: Settings, *, class_name: str, lanes: Sequence[str] | None, c
 
 async def _serve(settings: Settings, class_name: str, lanes: Sequence[str], concurrency: int) -> Exit:
     configure(settings)
+    load_tasks()
     worker = Worker(
         services(settings),
         class_name=class_name,

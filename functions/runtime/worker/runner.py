@@ -243,7 +243,12 @@ class Runner:
 
     async def _hold(self, base: Run, condition: Condition, *, news: Sequence[Event] = ()) -> Ended | Lost:
         workflow = await self._workflows.of(base)
-        terms = terms_of(self._services.settings, self._horizon)
+        missing = self._attempts.missing(workflow.tasks)
+        if missing:
+            count(Metric.TASKS_NOT_LOADED)
+            facts = {"run_id": base.id, "workflow": base.workflow, "tasks": sorted(missing)}
+            logger().error("tasks of a run can't be called here; the steps that need them are put off", extra=facts)
+        terms = terms_of(self._services.settings, self._horizon, missing=missing)
         claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
         shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news)
         self._shells.add(shell)

@@ -15,18 +15,21 @@ from functions.runtime.api.http import WorkflowList, WorkflowSummary, WorkflowVe
 from functions.runtime.api.incoming import ListQuery, WorkflowQuery
 from functions.runtime.api.problems import invalid_workflow
 from functions.runtime.api.requests import Request, query_as
+from functions.runtime.taskmodules import load_tasks
 from functions.tasks import registry
 
 
 async def register(desk: Desk, caller: Caller, request: Request, *, name: str) -> Answer:
     """Make this document the current version of a workflow: 201 for a new version, 200 for one that was there."""
     settings = desk.services.settings
+    load_tasks()
     try:
         document = document_of(request)
         workflow = check(
             document,
             name=name,
             tasks=registry.names(chaos=settings.chaos),
+            not_loaded=registry.not_loaded(),
             classes={name: limits.max_step_seconds for name, limits in settings.classes.items()},
         )
     except InvalidDocument as error:
