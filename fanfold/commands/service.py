@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import secrets
@@ -43,6 +44,7 @@ def worker(
     if "AWS_PROFILE" not in environ:
         os.environ.pop("AWS_PROFILE", None)
     from functions.runtime.settings import Settings
+    from functions.runtime.surroundings import Surroundings
     from functions.runtime.worker.process import Exit, check, serve
 
     try:
@@ -56,14 +58,19 @@ def worker(
             output.emit(facts, indent=None)
         else:
             output.say(f"Worker {os.getpid()}: class {class_}, {concurrency} runs at once.")
+        surroundings = Surroundings()
         ended = serve(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
     except ValueError as error:
         raise LocalError(f"{error}.", status=2) from error
+    # What tasks did to the process must not decide how it ends: a closed stream, another folder, an empty environment.
+    with contextlib.suppress(ValueError, OSError):
+        sys.stdout.flush()
     if ended is Exit.SPENT:
-        # A task's thread that can't be stopped ends with this program image; the worker goes on in a new one.
-        output.say("A task would not stop: the worker starts anew.")
-        os.execv(sys.executable, [sys.executable, "-m", "fanfold.cli", *sys.argv[1:]])
-    sys.stdout.flush()
+        # A task that can't be stopped ends with this program image; the worker goes on in a new one.
+        with contextlib.suppress(ValueError, OSError):
+            output.say("A task would not stop: the worker starts anew.")
+        os.chdir(surroundings.folder)
+        os.execve(sys.executable, [sys.executable, "-m", "fanfold.cli", *sys.argv[1:]], dict(surroundings.environ))
     os._exit(0)  # Python would wait for the threads of polls left behind, seconds for nothing
 
 

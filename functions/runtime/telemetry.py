@@ -6,6 +6,7 @@ The metrics' names are in `functions.runtime.metrics`. Costs about 60 ms of cold
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import zlib
@@ -38,12 +39,22 @@ __all__ = [
 ]
 
 
+def _out() -> TextIO:
+    """Standard output as it is at that moment; a task may have closed it, which closes Python's object only."""
+    if sys.stdout is None or sys.stdout.closed:
+        try:
+            sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8", write_through=True)
+        except OSError:
+            return sys.stderr  # the descriptor is closed as well
+    return sys.stdout
+
+
 class _Output(logging.StreamHandler[TextIO]):
     """Writes to whatever standard output is at that moment, not to what it was when the logger was made."""
 
     @property
     def stream(self) -> TextIO:
-        return sys.stdout
+        return _out()
 
     @stream.setter
     def stream(self, stream: TextIO) -> None:
@@ -137,5 +148,6 @@ def flush(but: Set[Metric] = frozenset()) -> None:
     """
     told = list(lines(taken(but), service=_service, by_lane=_by_lane))
     if told:
-        sys.stdout.write("\n".join((*told, "")))
-        sys.stdout.flush()  # a pipe is buffered: what is killed, or ends by `os._exit`, would take them along
+        out = _out()
+        out.write("\n".join((*told, "")))
+        out.flush()  # a pipe is buffered: what is killed, or ends by `os._exit`, would take them along

@@ -13,6 +13,7 @@ import pytest
 
 from functions.engine.message import QueueName, Received
 from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.worker import isolation as isolation_module
 from functions.runtime.worker.isolation import Isolation
 from functions.runtime.worker.runner import Back, Done
 
@@ -34,6 +35,7 @@ def read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
+PYTHON = sys.executable
 RESUMING = QueueName(class_name="model", role="resume")
 
 
@@ -118,3 +120,64 @@ async def test_a_real_child_hands_back_a_message_it_can_not_read_though_no_servi
     isolation = Isolation(Settings(table="runs", bucket="b", classes=classes))
     assert await asyncio.wait_for(isolation.handle(a_message("no json")), 30) == Back(seconds=1)
     assert "process died" not in caplog.text
+
+
+QUICK = Settings(lease_seconds=0.5, clock_skew_seconds=0.1)
+"""A child may be silent for 2 s."""
+
+
+async def test_a_child_that_never_comes_to_life_is_killed_and_gives_its_message_back(
+    child: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(isolation_module, "START_SECONDS", 0.3)
+    write(child, f"#!/bin/sh\ntrap '' TERM\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    assert await asyncio.wait_for(Isolation(QUICK).handle(a_message()), 10) == Back(seconds=1)
+    assert "stood still and is killed" in caplog.text
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(read(tmp_path / "pid")), 0)
+
+
+async def test_a_child_whose_loop_a_task_blocks_is_killed_when_its_lease_is_over(
+    child: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = f"""#!{PYTHON}
+import asyncio, pathlib, sys, time
+from functions.runtime.worker.pulse import beat
+
+async def child():
+    beating = asyncio.create_task(beat(int(sys.argv[3]), every_seconds=0.1))
+    await asyncio.sleep(3)  # longer than it may be silent
+    pathlib.Path({str(tmp_path / "alive")!r}).write_text("alive")
+    time.sleep(60)
+
+asyncio.run(child())
+"""
+    write(child, script)
+    assert await asyncio.wait_for(Isolation(QUICK).handle(a_message()), 30) == Back(seconds=1)
+    assert read(tmp_path / "alive") == "alive"
+    assert "stood still and is killed" in caplog.text
+
+
+async def test_children_leave_no_descriptor_behind(child: Path) -> None:
+    write(child, "#!/bin/sh\ncat > /dev/null\nexit 0\n")
+    isolation = Isolation(Settings())
+    await isolation.handle(a_message())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await isolation.handle(a_message())
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_child_has_the_environment_and_folder_its_worker_began_with(
+    child: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", "kept")
+    folder = os.getcwd()
+    isolation = Isolation(Settings())
+    write(child, f'#!/bin/sh\ncat > /dev/null\necho "$OWN $PWD" > {tmp_path}/said\n')
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as cleared:
+        for name in list(os.environ):
+            cleared.delenv(name)
+        assert await isolation.handle(a_message()) == Done()
+    assert read(tmp_path / "said") == f"kept {folder}\n"

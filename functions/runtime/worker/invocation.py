@@ -9,6 +9,7 @@ from typing import Any
 
 from functions.adapters.sqs import from_event
 from functions.runtime.settings import Settings
+from functions.runtime.surroundings import Surroundings
 from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import FunctionName, begin, flush
 from functions.runtime.wiring import Services, queue_urls, services
@@ -28,6 +29,7 @@ class Invocations:
         self._workflows = WorkflowCache(services.catalog, services.settings.classes)
         self._attempts = Attempts(services.settings, services.clock)
         self._loop = asyncio.Runner()
+        self._surroundings = Surroundings()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Invocations:
@@ -43,6 +45,7 @@ class Invocations:
         When a task would not stop, the sandbox ends here and does not come back: its messages are
         settled by then, so the failed invocation repeats nothing.
         """
+        self._surroundings.restore()
         messages = from_event(event, self._urls)
         runner = Runner(self._services, self._workflows, self._attempts, worker=worker_name(), alone=len(messages) == 1)
         try:

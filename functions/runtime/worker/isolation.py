@@ -9,24 +9,29 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from dataclasses import replace
 
 from functions.adapters.sqs import received
 from functions.engine.message import QueueName, Received
 from functions.runtime.settings import Settings
+from functions.runtime.surroundings import Surroundings
 from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import configure, flush, logger
 from functions.runtime.wiring import services
 from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.keeper import Keeper
+from functions.runtime.worker.keeper import Keeper, visibility_seconds
 from functions.runtime.worker.naming import worker_name
+from functions.runtime.worker.pulse import Pulse, beat
 from functions.runtime.worker.runner import Back, Disposition, Done, Runner
+from functions.runtime.worker.signals import StopSignals
 from functions.runtime.workflows import WorkflowCache
 
 DONE, AGAIN = 0, 10
 """The child's exit statuses; any other is a death."""
+
+START_SECONDS = 300.0
+"""How long a child may take until its loop runs: it imports every module of tasks before."""
 
 
 class Isolation:
@@ -34,25 +39,46 @@ class Isolation:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._surroundings = Surroundings()
         self._children: set[asyncio.subprocess.Process] = set()
         self._stopped = False
 
     async def handle(self, message: Received) -> Disposition:
-        """Work on one message in a child process."""
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            __spec__.name,
-            stdin=asyncio.subprocess.PIPE,
-            env={**os.environ, **self._settings.to_env()},
-        )
+        """Work on one message in a child process.
+
+        One whose loop stands still for longer than its lease lasts has lost its run, and is killed.
+        """
+        pulse = Pulse(first_seconds=START_SECONDS, seconds=silence_seconds(self._settings))
+        try:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", __spec__.name, str(pulse.child_end)),
+                stdin=asyncio.subprocess.PIPE,
+                env={**self._surroundings.environ, **self._settings.to_env()},
+                cwd=self._surroundings.folder,
+                pass_fds=(pulse.child_end,),
+            )
+            pulse.listen()
+            return await self._wait_for(child, message, pulse)
+        finally:
+            pulse.close()
+
+    async def _wait_for(self, child: asyncio.subprocess.Process, message: Received, pulse: Pulse) -> Disposition:
         self._children.add(child)
         if self._stopped:
             # The order to stop came while it was being started.
             child.terminate()
+        talk = asyncio.create_task(child.communicate(_dumped(message)))
+        silence = asyncio.create_task(pulse.until_silent())
         try:
-            await child.communicate(_dumped(message))
+            await asyncio.wait({talk, silence}, return_when=asyncio.FIRST_COMPLETED)
+            if not talk.done():
+                logger().error("a suspect run's process stood still and is killed", extra={"body": message.body[:500]})
+                child.kill()
+            await talk
         finally:
+            silence.cancel()
+            talk.cancel()
             self._children.discard(child)
             if child.returncode is None:
                 child.kill()
@@ -71,6 +97,11 @@ class Isolation:
         for child in self._children:
             if child.returncode is None:
                 child.terminate()
+
+
+def silence_seconds(settings: Settings) -> float:
+    """How long a child may say nothing: its run's lease has ended for everybody by then."""
+    return visibility_seconds(settings)
 
 
 def _dumped(message: Received) -> bytes:
@@ -96,7 +127,7 @@ def _loaded(data: bytes) -> Received:
     )
 
 
-async def _child(message: Received) -> Disposition:
+async def _child(message: Received, pulse: int) -> Disposition:
     settings = replace(Settings.from_env(os.environ), concurrency=1)
     configure(settings)
     load_tasks()
@@ -108,18 +139,21 @@ async def _child(message: Received) -> Disposition:
         worker=worker_name(),
     )
     # A terminal's Ctrl-C reaches the children as well as the parent.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: runner.hurry(wired.clock.now()))
-    async with Keeper(wired, [message]):
-        return await runner.handle(message)
+    StopSignals().listen(lambda: runner.hurry(wired.clock.now()))
+    beating = asyncio.create_task(beat(pulse, every_seconds=silence_seconds(settings) / 10))
+    try:
+        async with Keeper(wired, [message]):
+            return await runner.handle(message)
+    finally:
+        beating.cancel()
 
 
 def main() -> None:
     """The child: one message from standard input, its disposition as exit status."""
-    what = asyncio.run(_child(_loaded(sys.stdin.buffer.read())))
+    message, pulse = _loaded(sys.stdin.buffer.read()), int(sys.argv[1])
+    # Neither asyncio.run nor sys.exit: a task that can't be stopped would keep the child alive.
+    what = asyncio.Runner().run(_child(message, pulse))
     flush()
-    sys.stdout.flush()
-    # Not sys.exit: a task's thread that can't be stopped would keep the child alive.
     os._exit(DONE if isinstance(what, Done) else AGAIN)
 
 

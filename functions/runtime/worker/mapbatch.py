@@ -16,6 +16,7 @@ from functions.engine.run import Run, StepStatus
 from functions.engine.values import BlobRef, Json
 from functions.runtime.maps import Maps, state_of
 from functions.runtime.settings import Settings
+from functions.runtime.surroundings import Surroundings
 from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import FunctionName, Metric, about, begin, count, flush, logger
 from functions.runtime.together import both
@@ -122,6 +123,7 @@ class BatchInvocations:
         workflows = WorkflowCache(services.catalog, services.settings.classes)
         self._batches = MapBatches(services, workflows, self._attempts)
         self._loop = asyncio.Runner()
+        self._surroundings = Surroundings()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> BatchInvocations:
@@ -137,6 +139,7 @@ class BatchInvocations:
         When a task would not stop, the sandbox ends here and does not come back: the batch is
         recorded by then, so that its repetition does nothing.
         """
+        self._surroundings.restore()
         order = Order.from_event(event)
         until = self._services.clock.now() + timedelta(seconds=seconds_left)
         try:

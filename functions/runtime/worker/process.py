@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import signal
 from collections.abc import Sequence
 from enum import Enum
 
 from functions.engine.errors import InfrastructureError
 from functions.engine.message import RESUME, QueueName, Received
+from functions.runtime.clock import SystemClock
 from functions.runtime.settings import Settings
 from functions.runtime.taskmodules import load_tasks
 from functions.runtime.telemetry import configure, flush, logger
@@ -25,6 +25,7 @@ from functions.runtime.worker.keeper import Keeper, visibility_seconds
 from functions.runtime.worker.lanes import Lanes
 from functions.runtime.worker.naming import worker_name
 from functions.runtime.worker.runner import Disposition, Runner
+from functions.runtime.worker.signals import StopSignals
 from functions.runtime.workflows import WorkflowCache
 
 POLL_SECONDS = 5
@@ -217,10 +218,21 @@ class Worker:
 
 
 def serve(settings: Settings, *, class_name: str, lanes: Sequence[str] | None = None, concurrency: int) -> Exit:
-    """Run a worker in this process until SIGTERM or SIGINT. Raises what `check` does."""
+    """Run a worker in this process until SIGTERM or SIGINT. Raises what `check` does.
+
+    An `async` task that would not stop is left where it is, with its loop: the process has to end by `os._exit` or by
+    replacing itself. Who was told to stop while it drained for another reason has stopped.
+    """
     check(settings, class_name=class_name, lanes=lanes, concurrency=concurrency)
     known = settings.classes[class_name].lanes
-    return asyncio.run(_serve(settings, class_name, lanes or known, concurrency))
+    runner, signals, attempts = asyncio.Runner(), StopSignals(), Attempts(settings, SystemClock())
+    try:
+        ended = runner.run(_serve(settings, class_name, lanes or known, concurrency, attempts, signals))
+    finally:
+        signals.forget()
+        if not attempts.lingering:
+            runner.close()  # it waits for every task
+    return Exit.STOPPED if signals.told else ended
 
 
 def check(settings: Settings, *, class_name: str, lanes: Sequence[str] | None, concurrency: int) -> None:
@@ -235,7 +247,14 @@ def check(settings: Settings, *, class_name: str, lanes: Sequence[str] | None, c
         raise ValueError("concurrency must be at least 1")
 
 
-async def _serve(settings: Settings, class_name: str, lanes: Sequence[str], concurrency: int) -> Exit:
+async def _serve(
+    settings: Settings,
+    class_name: str,
+    lanes: Sequence[str],
+    concurrency: int,
+    attempts: Attempts,
+    signals: StopSignals,
+) -> Exit:
     configure(settings)
     load_tasks()
     worker = Worker(
@@ -244,9 +263,8 @@ async def _serve(settings: Settings, class_name: str, lanes: Sequence[str], conc
         lanes=lanes,
         concurrency=concurrency,
         isolation=Isolation(settings),
+        attempts=attempts,
     )
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, worker.stop)
+    signals.listen(worker.stop)
     logger().info("worker started", extra={"class": class_name, "lanes": list(lanes), "concurrency": concurrency})
     return await worker.run()
