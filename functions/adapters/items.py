@@ -193,6 +193,7 @@ def from_item(item: Mapping[str, Any]) -> Run:
         write_id=unpack(item["w"]["B"]),
         workflow_version=unpack(item["v"]["B"]),
         request_hash=unpack(item["h"]["B"]),
+        head_bytes=size(item),
     )
 
 
@@ -257,7 +258,7 @@ def size(item: Mapping[str, Any]) -> int:
         ((kind, held),) = value.items()
         total += len(name.encode())
         if kind == "S":
-            total += len(held.encode())
+            total += len(held.encode("utf-8", "surrogatepass"))
         elif kind == "B":
             total += len(held)
         elif kind == "N":

@@ -246,7 +246,8 @@ class Run:
     held. `not_before` is when a delayed run may begin, `due_at` the time by which somebody must look at a
     waiting one (R4). `steps` holds the steps that have begun or ended and are not sealed; one that is in neither is
     pending. `signals` are those not yet taken, oldest first; `receipts` the keyed moves last carried out;
-    `cancel_requested` asks the holder to end the run. Times are aware UTC with milliseconds.
+    `cancel_requested` asks the holder to end the run. `head_bytes` is how big the store holds the record (0: not
+    known), and no part of it. Times are aware UTC with milliseconds.
     """
 
     tenant: str
@@ -288,6 +289,7 @@ class Run:
     paused_at: datetime | None = None
     cancel_requested: bool = False
     origin: Origin | None = None
+    head_bytes: int = field(default=0, compare=False, repr=False)
 
     @property
     def in_queue(self) -> bool:

@@ -21,7 +21,7 @@ KEEP_BYTES = 32_000
 """Outputs that unsettled steps still read stay in the head up to this many bytes of JSON: a claim needs no segment."""
 
 SEGMENT_BYTES = 200_000
-"""At most so much JSON goes into one segment: an item holds 400 KB."""
+"""At most so much JSON goes into one segment, unless one part is bigger: an item holds 400 KB, and no part as much."""
 
 MIN_BYTES = 400
 """Less than this (estimated) is not worth a write of its own."""
@@ -29,6 +29,10 @@ MIN_BYTES = 400
 _ENTRY_BYTES = 12
 _STEP_BYTES = 12
 # Roughly what an entry without data, and a step without output, take when compressed.
+
+_ENTRY_JSON = 100
+_STEP_JSON = 150
+# What they take at most as JSON, their step's name aside.
 
 
 def seal(run: Run, workflow: Workflow, *, committed_seq: int, all_of_it: bool = False) -> tuple[Run, list[Segment]]:
@@ -42,7 +46,7 @@ def seal(run: Run, workflow: Workflow, *, committed_seq: int, all_of_it: bool = 
     steps = {name: state for name, state in run.steps.items() if state.settled}
     if not all_of_it:
         read = {name for name in steps if _is_read(name, run, workflow)}
-        if sum(_weight(steps[name].output) for name in read) <= KEEP_BYTES:
+        if sum(_told_weight(steps[name]) for name in read) <= KEEP_BYTES:
             steps = {name: state for name, state in steps.items() if name not in read}
     last = run.journal[-1].seq if run.journal else 0
     keep_from = last if all_of_it else min(committed_seq + 1, last)
@@ -109,15 +113,17 @@ def _segments(run: Run, entries: tuple[Entry, ...], steps: Mapping[str, StepStat
         return segment
 
     for entry in entries:
-        if weight and weight + _entry_weight(entry) > SEGMENT_BYTES:
+        size = _entry_weight(entry) + _ENTRY_JSON + len(entry.step or "")
+        if weight and weight + size > SEGMENT_BYTES:
             yield cut()
         chunk_entries.append(entry)
-        weight += _entry_weight(entry)
+        weight += size
     for name, state in steps.items():
-        if weight and weight + _step_weight(state) > SEGMENT_BYTES:
+        size = _step_weight(state) + _STEP_JSON + len(name)
+        if weight and weight + size > SEGMENT_BYTES:
             yield cut()
         chunk_steps[name] = state
-        weight += _step_weight(state)
+        weight += size
     yield cut()
 
 
@@ -126,14 +132,22 @@ def _entry_weight(entry: Entry) -> int:
 
 
 def _step_weight(state: StepState) -> int:
-    fault = 0 if state.error is None else len(state.error.message)
-    return _STEP_BYTES + fault + _weight(state.output)
+    return _STEP_BYTES + _told_weight(state)
+
+
+def _told_weight(state: StepState) -> int:
+    """What a step says of itself: its output, and why it or items of it failed."""
+    parts: list[Json] = [] if state.error is None else [[state.error.type, state.error.message]]
+    if state.map is not None:
+        parts += [[error.index, error.type, error.message] for error in state.map.errors]
+    plan = 0 if state.map is None else _weight(state.map.plan)
+    return sum(map(_weight, parts)) + plan + _weight(state.output)
 
 
 def _weight(value: Json) -> int:
-    """About how many bytes a value takes as JSON."""
+    """About how many bytes a value takes as JSON: no fewer than it does."""
     if value is None:
         return 0
     if isinstance(value, BlobRef):
-        return 100
+        return 100 + len(value.key)
     return len(json.dumps(value, separators=(",", ":")))

@@ -13,8 +13,8 @@ from functions.adapters.memory.queue import MAX_WAIT_SECONDS
 from functions.engine import sealing
 from functions.engine.values import Json
 from functions.engine.workflow import Workflow, load
-from functions.runtime import workflows
-from functions.runtime.worker import preparation, process
+from functions.runtime import preparation, workflows
+from functions.runtime.worker import process
 from functions.runtime.worker.runner import Disposition, Runner
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate

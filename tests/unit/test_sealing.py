@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import random
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from functions.adapters.items import MAX_ITEM_BYTES, size
+from functions.adapters.items import MAX_ITEM_BYTES, size, to_item
 from functions.adapters.memory import MemoryRunStore
-from functions.engine.ports import Condition, RunKey
-from functions.engine.run import Run, Status, StepStatus
+from functions.adapters.segments import to_segment_item
+from functions.engine.changed import changed
+from functions.engine.events import Move
+from functions.engine.fanout import ItemError, MapState, Via
+from functions.engine.journal import Entry, EventType
+from functions.engine.message import Envelope
+from functions.engine.ports import Condition, Replaces, RunKey
+from functions.engine.run import Fault, Run, Status, StepState, StepStatus
+from functions.engine.sealing import SEGMENT_BYTES, seal
 from functions.engine.segments import Segment
 from functions.runtime.api.reading import whole
 from functions.runtime.settings import Settings
+from tests.support.builders import a_run
+from tests.support.clock import START
+from tests.support.game import a_flow
+from tests.support.operators import CANCEL, PAUSE, a_signal, operate
 from tests.support.virtual import virtually
 from tests.support.world import World, codec, consistent
 
@@ -190,3 +203,160 @@ async def test_many_big_reports_at_once_fit(bytes_each: int) -> None:
     run = await world.play({"steps": steps})
     assert run.status is Status.SUCCEEDED, run.error
     assert store.biggest < MAX_ITEM_BYTES
+
+
+# --- runs that only wait ----------------------------------------------------------------------------------------------
+
+
+def noise(seed: object, characters: int) -> str:
+    """A text that compresses little."""
+    return random.Random(str(seed)).randbytes(characters).hex()[:characters]
+
+
+async def until_it_waits(world: World, envelope: Envelope, step: str) -> None:
+    async with asyncio.timeout(60):
+        while (row := await world.row(envelope)).status is not Status.WAITING or step not in row.steps:
+            await world.services.clock.sleep(0.05)
+
+
+@virtually
+async def test_the_last_of_three_hundred_waits_costs_what_the_first_ones_do() -> None:
+    world, store = metered()
+    names = [f"w{n:03d}" for n in range(300)]
+    steps = {name: {"wait": {"signal": "go"}, "needs": names[:n][-1:]} for n, name in enumerate(names)}
+    envelope = await world.submit(await world.register({"steps": steps, "timeout": "30d"}))
+    spent = [0]
+    async with world.worker():
+        for name in names:
+            await until_it_waits(world, envelope, name)
+            await operate(world, envelope, a_signal("go", noise(name, 1_000)))
+            spent.append(store.units)
+        run = await world.ended(envelope)
+    assert run.status is Status.SUCCEEDED
+    read = await whole(world.services, run)
+    consistent(read)
+    assert [read.steps[name].output for name in names] == [noise(name, 1_000) for name in names]
+    first, last = spent[50] - spent[0], spent[300] - spent[250]
+    assert last <= 1.2 * first, (first, last)
+    assert store.biggest < 8 * UNIT
+
+
+@virtually
+async def test_timers_without_end_cost_the_same_each() -> None:
+    world, store = metered()
+    names = [f"t{n:03d}" for n in range(300)]
+    steps = {name: {"wait": {"for": "20s"}, "needs": names[:n][-1:]} for n, name in enumerate(names)}
+    run = await world.play({"steps": steps, "timeout": "30d"}, within=10**5)
+    assert run.status is Status.SUCCEEDED
+    assert store.biggest <= 1.1 * UNIT
+    assert store.units / 300 < 1.3
+
+
+def filled(run: Run) -> Run:
+    """The run with so long a journal that hardly another byte has room in its head."""
+
+    def told(characters: int) -> Run:
+        parts = [8_000] * (characters // 8_000) + [characters % 8_000]
+        signals = (
+            Entry(seq=run.last_seq + n, at=START, type=EventType.SIGNAL_RECEIVED, data={"payload": noise(n, length)})
+            for n, length in enumerate(parts, start=1)
+        )
+        return changed(run, version=run.version + 1, write_id="0" * 16, journal=(*run.journal, *signals))
+
+    fits, too_many = 0, 1_000_000
+    while too_many - fits > 4:
+        middle = (fits + too_many) // 2
+        fits, too_many = (middle, too_many) if size(to_item(told(middle))) <= MAX_ITEM_BYTES else (fits, middle)
+    return told(fits)
+
+
+@pytest.mark.parametrize(
+    "move", [CANCEL, PAUSE, a_signal("go", noise("the last", 1_000))], ids=["cancel", "pause", "signal"]
+)
+@virtually
+async def test_a_head_that_is_full_takes_an_operators_move(move: Move) -> None:
+    world, store = metered()
+    envelope = await world.submit(await world.register({"steps": {"gate": {"wait": {"signal": "go"}}}}))
+    async with world.worker():
+        await until_it_waits(world, envelope, "gate")
+    row = await world.row(envelope)
+    full = filled(row)
+    await store.put(full, Replaces(version=row.version, submission=row.submission), now=START)
+    assert (await operate(world, envelope, move)).changed
+    read = await whole(world.services, await world.row(envelope))
+    assert [entry.seq for entry in read.journal] == list(range(1, read.last_seq + 1))
+    assert read.journal[: full.last_seq] == full.journal
+
+
+# --- what does not fit into one segment -------------------------------------------------------------------------------
+
+
+def test_no_segment_comes_near_the_limit_whatever_is_told_of_failed_items() -> None:
+    names = [f"{noise(n, 40)}m".replace("0", "a") for n in range(40)]
+    names = [f"m{name}" for name in names]
+    flow = a_flow({name: {"map": {"over": "${input}", "task": "core.echo"}} for name in names})
+    worst = "\U0001f3b2\x07\u20ac" * 333
+    states = {
+        name: StepState(
+            status=StepStatus.FAILED,
+            attempts=1,
+            started_at=START,
+            finished_at=START,
+            error=Fault(type="items_failed", message=worst),
+            map=MapState(
+                via=Via.INLINE,
+                items=1_000,
+                batch_size=25,
+                failed=20,
+                errors=tuple(
+                    ItemError(index=n, type="Broken", message=noise((name, n), 400) + worst[:500]) for n in range(20)
+                ),
+            ),
+        )
+        for name in names
+    }
+    entries = tuple(Entry(seq=n + 1, at=START, type=EventType.STEP_FAILED, step=name) for n, name in enumerate(names))
+    run = a_run(1, status=Status.RUNNING, version=2, steps=states, journal=entries, write_id="0" * 16)
+    head, segments = seal(run, flow, committed_seq=len(names) - 1)
+    assert not head.steps
+    assert len(segments) > 1
+    key = RunKey(tenant=run.tenant, run_id=run.id)
+    for segment in segments:
+        item = to_segment_item(key, segment, written_at=START, max_life=timedelta(days=365))
+        assert size(item) < 1.5 * SEGMENT_BYTES < MAX_ITEM_BYTES
+    assert {name for segment in segments for name in segment.steps} == set(names)
+
+
+def test_ten_thousand_steps_that_end_at_once_fit_into_their_segments() -> None:
+    names = [f"s{noise(n, 62)}" for n in range(10_000)]
+    flow = a_flow({name: {"task": "core.echo"} for name in names})
+    skipped = StepState(status=StepStatus.SKIPPED, finished_at=START)
+    entries = tuple(Entry(seq=n + 1, at=START, type=EventType.STEP_SKIPPED, step=name) for n, name in enumerate(names))
+    run = a_run(
+        1, status=Status.RUNNING, version=2, steps=dict.fromkeys(names, skipped), journal=entries, write_id="0" * 16
+    )
+    head, segments = seal(run, flow, committed_seq=0, all_of_it=True)
+    assert not head.steps
+    key = RunKey(tenant=run.tenant, run_id=run.id)
+    for segment in segments:
+        item = to_segment_item(key, segment, written_at=START, max_life=timedelta(days=365))
+        assert size(item) < SEGMENT_BYTES
+
+
+def test_a_map_that_later_steps_read_stays_in_the_head_only_as_long_as_its_errors_are_few() -> None:
+    def with_errors(count: int) -> StepState:
+        errors = tuple(ItemError(index=n, type="Broken", message=noise(n, 1_000)) for n in range(count))
+        state = MapState(via=Via.INLINE, items=100, batch_size=25, failed=count, errors=errors)
+        return StepState(status=StepStatus.SUCCEEDED, attempts=1, output=[1], map=state)
+
+    names = ["a", "b", "c"]
+    steps: dict[str, Any] = {name: {"map": {"over": "${input}", "task": "core.echo"}} for name in names}
+    steps["reader"] = {"needs": names, "input": [f"${{steps.{name}.output}}" for name in names]}
+    flow = a_flow(steps)
+    accepted = Entry(seq=1, at=START, type=EventType.RUN_ACCEPTED, data={"x": noise(1, 500)})
+    entries = (accepted, *(Entry(seq=n, at=START, type=EventType.STEP_SUCCEEDED, step="a") for n in (2, 3)))
+    for count, kept in ((5, names), (20, [])):
+        states = {name: with_errors(count) for name in names}
+        run = a_run(1, status=Status.RUNNING, version=2, steps=states, journal=entries, write_id="0" * 16)
+        head, _ = seal(run, flow, committed_seq=2)
+        assert list(head.steps) == kept

@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from functions.engine import sealing
 from functions.engine.ports import Replaces
 from functions.engine.run import Reason, Run, Status
 from functions.engine.values import BlobRef
+from functions.runtime import preparation
 from functions.runtime.api.reading import whole
 from functions.runtime.settings import Settings
 from functions.runtime.worker.runner import Back, Disposition, Done
 from tests.support.clock import START
 from tests.support.faults import After, Fault, Hanging, Late, Slow
+from tests.support.operators import a_signal, operate
 from tests.support.virtual import VirtualClock, loop, virtually
 from tests.support.world import RESUME_QUEUE, Process, World, consistent
 
@@ -444,6 +447,23 @@ async def test_progress_in_an_unanswered_put_is_told_once_though_an_operator_wro
     await play.submit({"steps": {"a": {"task": "chaos.emit", "input": {"count": 5, "every_ms": 1500}}}})
     assert await play.process.work() == Done()
     run = await play.ended()
+    assert [e.data["data"]["n"] for e in run.journal if e.data and "data" in e.data] == [1, 2, 3, 4, 5]
+
+
+@virtually
+async def test_progress_in_an_unanswered_put_is_told_once_though_an_operator_sealed_it_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preparation, "SEAL_OVER_BYTES", 0)
+    monkeypatch.setattr(sealing, "MIN_BYTES", 0)
+    play = Play()
+    over = After(lambda: operate(play.world, play.envelope, a_signal("nobody")), Fault.DONE)
+    play.process.runs.plan("put", Fault.NONE, over, over)
+    await play.submit({"steps": {"a": {"task": "chaos.emit", "input": {"count": 5, "every_ms": 1500}}}})
+    assert await play.process.work() == Done()
+    run = await whole(play.world.services, await play.row())
+    consistent(run)
+    assert len(run.signals) == 2
     assert [e.data["data"]["n"] for e in run.journal if e.data and "data" in e.data] == [1, 2, 3, 4, 5]
 
 

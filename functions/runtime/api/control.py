@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from functions.engine.control import replayed
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import StartAttempt
-from functions.engine.errors import Conflict, InfrastructureError, NotFound, Unanswered
+from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, NotFound, Unanswered
 from functions.engine.events import Move
 from functions.engine.ports import Replaces, RunKey
 from functions.engine.run import Run
@@ -19,6 +19,7 @@ from functions.engine.values import Loaded
 from functions.engine.workflow import Workflow
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.payloads import Payloads
+from functions.runtime.preparation import Preparation
 from functions.runtime.reckoning import committed, ended, new_entries
 from functions.runtime.telemetry import logger
 from functions.runtime.terms import terms_of
@@ -56,24 +57,25 @@ class Control:
     async def carry_out(self, run: Run, move: Move) -> Done:
         """Make a move of a run, given its record as read.
 
-        Raises `WrongState`, `SignalsFull`, `KeyReused`, `NotFound` (it expired meanwhile), or an
-        `InfrastructureError` when it is not known to be done.
+        Raises `WrongState`, `SignalsFull`, `KeyReused`, `NotFound` (it expired meanwhile), `LimitExceeded` (the record
+        is too big, all that has ended sealed away), or an `InfrastructureError` when it is not known to be done.
         """
         workflow = await self._workflows.of(run)
         payloads = Payloads(self._services.runs, self._services.blobs, self._services.clock)
         clock = self._services.clock
         until = clock.monotonic() + BUDGET_SECONDS
         pause = FIRST_PAUSE_SECONDS
+        preparation = Preparation(self._services, workflow, payloads)
         tried: list[_Try] = []
         while True:
             decision = await payloads.provide(run, _asking(run, workflow, move, clock.now(), self._terms))
             if not decision.changed:
                 receipt = replayed(run, move)
                 return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
-            wanted = _signed(decision.run, after=run, write_id=self._services.ids.token())
-            tried.append(_Try(wanted, decision, workflow, before=run, sent=clock.monotonic()))
             error: InfrastructureError | None = None
             try:
+                wanted = await preparation.next(run, decision, signed=True)
+                tried.append(_Try(wanted, decision, workflow, before=run, sent=clock.monotonic()))
                 await self._services.runs.put(
                     wanted, Replaces(version=run.version, submission=run.submission), now=clock.now()
                 )
@@ -83,6 +85,11 @@ class Control:
                 error, standing = unanswered, await self._read(run)
             except InfrastructureError as refused:
                 error, standing = refused, run
+            except LimitExceeded:
+                if preparation.all_of_it:
+                    raise
+                preparation.all_of_it = True
+                continue
             else:
                 return await self._followed(tried[-1])
             if standing is None or standing.submission != run.submission:
@@ -113,7 +120,7 @@ class Control:
         """What follows the commit; only then is the operator answered."""
         run = done.run
         # A signal may end a step, and a resumption find its holder dead.
-        committed(done.before, run, new_entries(run, done.before.last_seq), done.workflow)
+        committed(done.before, run, new_entries(done.decision.run, done.before.last_seq), done.workflow)
         if run.terminal:  # cancelled, or a resume that found too many crashes
             ended(run, by_workflow=self._services.settings.workflow_metrics)
         facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
@@ -136,19 +143,8 @@ class _Try:
         self.before = before
         self.sent = sent
         # Every move is told of: that entry says which put it was in, whoever has written since.
-        self.first = next(entry for entry in run.journal if entry.seq == before.last_seq + 1)
+        self.first = next(entry for entry in decision.run.journal if entry.seq == before.last_seq + 1)
 
     def is_in(self, standing: Run) -> bool:
         """Whether the record that stands goes back to this put."""
         return any(entry.write_id == self.run.write_id for entry in standing.journal)
-
-
-def _signed(run: Run, *, after: Run, write_id: str) -> Run:
-    """The record to put in place of `after`, its first new entry signed with the put's own id.
-
-    The same move of two operators in one millisecond reads the same but for that.
-    """
-    journal = tuple(
-        replace(entry, write_id=write_id) if entry.seq == after.last_seq + 1 else entry for entry in run.journal
-    )
-    return replace(run, journal=journal, version=after.version + 1, write_id=write_id)

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from functions.engine.changed import changed
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import Effect, StartAttempt
-from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, Throttled, Unanswered
+from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, NotFound, Throttled, Unanswered
 from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
 from functions.engine.journal import Entry
 from functions.engine.ports import Condition, Replaces, RunKey
@@ -27,12 +28,12 @@ from functions.engine.values import Json, Loaded
 from functions.engine.workflow import Workflow
 from functions.runtime.aftermath import Aftermath
 from functions.runtime.payloads import Payloads
+from functions.runtime.preparation import Preparation
 from functions.runtime.reckoning import committed, ended, new_entries
 from functions.runtime.telemetry import Metric, count, observe
 from functions.runtime.wiring import Services
 from functions.runtime.worker.attempts import Attempts
 from functions.runtime.worker.executions import Attempt, Executions
-from functions.runtime.worker.preparation import Preparation
 from functions.runtime.worker.tenure import Tenure
 
 EMIT_SECONDS = 1.0
@@ -267,7 +268,7 @@ class Shell:
                 sent=self._clock.monotonic(),
             )
             self._unanswered[run.write_id] = put
-            self._preparation.head_bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
+            head_bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
         except Conflict as conflict:
             return await self._go_by(conflict.current)
         except Unanswered:
@@ -283,7 +284,7 @@ class Shell:
             # Nothing was written. What made the record too big is dropped, and the run ends saying so.
             self._inbox[: len(events)] = [Overgrown(detail=str(error))]
             return None
-        self._answered(put)
+        self._answered(replace(put, run=changed(put.run, head_bytes=head_bytes)))
         return None
 
     def _decide(self, events: Sequence[Event], loaded: Loaded) -> Decision:
@@ -330,7 +331,10 @@ class Shell:
         """Go on from the record that stands, if it is ours or still the one to be replaced."""
         ours = row is not None and row.owner == self._claim.owner and row.submission == self._record.submission
         if row is not None and ours:
-            done = self._unanswered.get(row.write_id) or self._written_over(row)
+            try:
+                done = self._unanswered.get(row.write_id) or await self._written_over(row)
+            except (InfrastructureError, NotFound):
+                return await self._refused()
             if done is not None:
                 self._answered(done, row)
                 if row.write_id != done.run.write_id:
@@ -348,15 +352,21 @@ class Shell:
             return await self._refused()
         return self._lost(row)
 
-    def _written_over(self, row: Run) -> _Put | None:
-        """The unanswered put that somebody has written over: the record goes back to it, entry by entry."""
+    async def _written_over(self, row: Run) -> _Put | None:
+        """The unanswered put that somebody has written over: the record goes back to it, entry by entry.
+
+        Whoever wrote over it may have sealed its entries away.
+        """
         entries = {entry.seq: entry for entry in row.journal}
-        done = [
-            put
-            for put in self._unanswered.values()
-            if put.run.last_seq > self._record.last_seq and entries.get(put.run.last_seq) == put.run.journal[-1]
-        ]
-        return max(done, key=lambda put: put.run.last_seq, default=None)
+        for put in sorted(self._unanswered.values(), key=lambda put: put.run.last_seq, reverse=True):
+            seq = put.run.last_seq
+            if seq <= self._record.last_seq:
+                break
+            if seq <= row.sealed.last_seq:
+                entries |= {entry.seq: entry for entry in await self._runs.sealed_entries(row, after=seq - 1, limit=1)}
+            if entries.get(seq) == put.run.journal[-1]:
+                return put
+        return None
 
     def _replaceable(self, row: Run | None) -> bool:
         """Whether a claim's condition still holds for this row: its put was not done, or not yet."""

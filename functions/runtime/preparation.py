@@ -16,14 +16,13 @@ from functions.runtime.payloads import Payloads
 from functions.runtime.wiring import Services
 
 SEAL_OVER_BYTES = 900
-"""A head that was this big at its last put has what is finished sealed away: a write unit is 1,024 bytes (R8)."""
+"""A head that is this big as it stands has what is finished sealed away: a write unit is 1,024 bytes (R8)."""
 
 
 class Preparation:
-    """The next record of one held run, made ready for its put.
+    """The next record of one run, made ready for its put: by its holder, or by an operator's move.
 
-    `head_bytes` is the size of the record at its last put. `all_of_it` says that the store refused it
-    as too big: from then on everything that has ended is sealed.
+    `all_of_it` says that the store refused it as too big: from then on everything that has ended is sealed.
     """
 
     def __init__(self, services: Services, workflow: Workflow, payloads: Payloads) -> None:
@@ -31,12 +30,19 @@ class Preparation:
         self._workflow = workflow
         self._payloads = payloads
         self._maps = Maps(services)
-        self.head_bytes = 0
         self.all_of_it = False
 
-    async def next(self, record: Run, decision: Decision) -> Run:
-        """The record to put in place of `record`; what it names elsewhere is stored by then."""
+    async def next(self, record: Run, decision: Decision, *, signed: bool = False) -> Run:
+        """The record to put in place of `record`; what it names elsewhere is stored by then.
+
+        `signed`: its first new journal entry names the put. The same move of two operators in one millisecond reads
+        the same but for that.
+        """
         run = changed(decision.run, version=record.version + 1, write_id=self._services.ids.token())
+        if signed:
+            first = record.last_seq + 1
+            journal = (replace(entry, write_id=run.write_id) if entry.seq == first else entry for entry in run.journal)
+            run = changed(run, journal=tuple(journal))
         return await self._sealed(record, await self._maps.pinned(await self._spilled(run)))
 
     async def _spilled(self, run: Run) -> Run:
@@ -51,7 +57,7 @@ class Preparation:
 
     async def _sealed(self, record: Run, run: Run) -> Run:
         """What is finished is sealed away when the head is about to outgrow a write unit."""
-        if not self.all_of_it and (self.head_bytes <= SEAL_OVER_BYTES or run.terminal):
+        if not self.all_of_it and (record.head_bytes <= SEAL_OVER_BYTES or run.terminal):
             return run
         head, segments = seal(run, self._workflow, committed_seq=record.last_seq, all_of_it=self.all_of_it)
         key = RunKey(tenant=run.tenant, run_id=run.id)
