@@ -144,16 +144,57 @@ class FanOut(Construct):
         return batches.item_processor(self._work(), mode=sfn.ProcessorMode.DISTRIBUTED, execution_type=_mode(kind))
 
     def _work(self) -> sfn.Chain:
-        """One batch. A function that died may have died of one item: it gets two more chances, not ten."""
-        work = tasks.LambdaInvoke(
+        """One batch. A function that died may have died of one item: after a second try each item has one by itself."""
+        work = self._invoke("Work on a batch")
+        work.add_retry(errors=["States.ALL"], interval=Duration.seconds(1), backoff_rate=2, max_attempts=1)
+        # Nothing was begun: more calls would be refused just as well.
+        work.add_catch(sfn.Fail(self, "Refused", cause="The function could not be called"), errors=BUSY)
+        work.add_catch(self._apart(), errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
+        return sfn.Chain.start(work)
+
+    def _apart(self) -> sfn.Chain:
+        """Each item of a batch in a call of its own, as a batch of one: what kills its function is alone by then.
+
+        As many at once as in the batch. One that fails leaves no record, which is that item's failure and no other's.
+        """
+        same = {
+            "tenant": sfn.JsonPath.string_at("$.tenant"),
+            "run": sfn.JsonPath.string_at("$.run"),
+            "submission": sfn.JsonPath.string_at("$.submission"),
+            "step": sfn.JsonPath.string_at("$.step"),
+            "try": sfn.JsonPath.number_at("$.try"),
+        }
+        # As text: CDK has no nested intrinsic functions.
+        last = "States.MathAdd($.batch.to, -1)"
+        indexes = f"States.ArrayRange($.batch.from, {last}, 1)"
+        batch = {
+            "from": sfn.JsonPath.number_at("$$.Map.Item.Value"),
+            "to.$": "States.MathAdd($$.Map.Item.Value, 1)",
+        }
+        items = sfn.Map(
             self,
-            "Work on a batch",
+            "Items",
+            comment="Each item of the batch by itself",
+            items_path="$.indexes",
+            item_selector={**same, "batch": batch},
+            result_path=sfn.JsonPath.DISCARD,
+        )
+        alone = self._invoke("Work on an item")
+        alone.add_catch(sfn.Pass(self, "Given up", comment="It has no record"), errors=["States.ALL"])
+        items.item_processor(alone)
+        return sfn.Pass(self, "Apart", parameters={**same, "indexes.$": indexes}).next(items)
+
+    def _invoke(self, name: str) -> tasks.LambdaInvoke:
+        """A call of the function, repeated while it is refused."""
+        call = tasks.LambdaInvoke(
+            self,
+            name,
             lambda_function=self.function.function,
             # Only the answer, a word: the answers of all batches together have to stay below 256 KB.
             payload_response_only=True,
             retry_on_service_exceptions=False,
         )
-        work.add_retry(
+        call.add_retry(
             errors=BUSY,
             interval=Duration.seconds(1),
             backoff_rate=2,
@@ -161,8 +202,7 @@ class FanOut(Construct):
             max_delay=Duration.seconds(60),
             jitter_strategy=sfn.JitterType.FULL,
         )
-        work.add_retry(errors=["States.ALL"], interval=Duration.seconds(1), backoff_rate=2, max_attempts=2)
-        return sfn.Chain.start(work)
+        return call
 
     def _ring(self, resume: sqs.Queue) -> tasks.SqsSendMessage:
         """A wake, as `functions.adapters.messages` reads it."""

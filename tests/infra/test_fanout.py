@@ -10,6 +10,7 @@ import pytest
 
 from functions.adapters.messages import decode
 from functions.adapters.stepfunctions import execution_input
+from functions.engine.fanout import Batch
 from functions.engine.message import Wake
 from functions.engine.ports import Execution
 from functions.runtime.settings import Settings
@@ -73,6 +74,30 @@ def test_the_function_is_asked_as_it_reads_its_orders(prod: Synthesised) -> None
         50,
         75,
     )
+
+
+def test_a_batch_whose_function_dies_twice_is_asked_for_item_by_item(prod: Synthesised) -> None:
+    states = definition(prod)["States"]["Batches"]["ItemProcessor"]["States"]
+    work, apart, items = states["Work on a batch"], states["Apart"], states["Items"]
+    busy, any_other = work["Catch"]
+
+    assert [retry["MaxAttempts"] for retry in work["Retry"] if retry["ErrorEquals"] == ["States.ALL"]] == [1]
+    assert (any_other["ErrorEquals"], any_other["Next"], any_other["ResultPath"]) == (["States.ALL"], "Apart", None)
+    assert states[busy["Next"]]["Type"] == "Fail", "what was refused is not asked for more often still"
+    assert "Lambda.TooManyRequestsException" in busy["ErrorEquals"]
+
+    assert apart["Parameters"]["indexes.$"] == "States.ArrayRange($.batch.from, States.MathAdd($.batch.to, -1), 1)"
+    assert (apart["Next"], items["ItemsPath"]) == ("Items", "$.indexes")
+    given = {key: value for key, value in json.loads(execution_input(EXECUTION)).items() if key != "batches"}
+    context = {"$$.Map.Item.Value": 7}
+    batch = items["ItemSelector"].pop("batch")
+    assert batch == {"from.$": "$$.Map.Item.Value", "to.$": "States.MathAdd($$.Map.Item.Value, 1)"}
+    event = {**filled(items["ItemSelector"], given), "batch": {"from": context["$$.Map.Item.Value"], "to": 8}}
+    assert Order.from_event(event).batch == Batch(first=7, end=8)
+
+    (alone,) = (state for state in items["ItemProcessor"]["States"].values() if state["Type"] == "Task")
+    assert [retry["ErrorEquals"] for retry in alone["Retry"]] == [busy["ErrorEquals"]], "one call, unless refused"
+    assert [catch["ErrorEquals"] for catch in alone["Catch"]] == [["States.ALL"]], "and none of the others with it"
 
 
 def test_the_end_of_an_execution_rings_in_the_classs_resume_queue(prod: Synthesised) -> None:

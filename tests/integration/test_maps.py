@@ -86,6 +86,23 @@ def test_a_batch_whose_function_dies_costs_its_own_items_and_no_other(client: Cl
     assert run["output"] == [{"times": 0}, None, {"times": 0}]
 
 
+def test_an_item_that_kills_its_function_fails_only_itself(client: Client) -> None:
+    document = wide(
+        "killers",
+        task="chaos.crash",
+        given={"times": "${item}"},
+        max_concurrency=40,  # batches of ten
+        tolerate={"count": 2},
+    )
+    client.apply(document)
+    items = [100 if index in (3, 17) else 0 for index in range(20)]
+    run_id = client.submit("killers", {"items": items})["id"]
+    client.wait(run_id, timeout=180)
+    run = client.get(run_id, inline=True)
+    assert (run["status"], run["error"]) == ("succeeded", None)
+    assert run["output"] == [None if index in (3, 17) else {"times": 0} for index in range(20)]
+
+
 def test_cancelling_the_run_stops_the_execution(client: Client, step_functions: Any) -> None:
     client.apply(wide("stopped", task="chaos.sleep", given={"ms": 20_000}))
     run_id = client.submit("stopped", {"items": [1, 2]})["id"]

@@ -12,8 +12,8 @@ from functions.engine.errors import InfrastructureError
 from functions.engine.message import RESUME, QueueName, Wake
 from functions.engine.ports import Execution, WorkQueue
 
-TRIES = 3
-"""How often the state machine calls the function for a batch before it gives the batch up."""
+TRIES = 2
+"""How often the state machine calls the function for a batch before it calls it for each of its items."""
 
 CLOSING_SECONDS = 3.0
 """How long an execution stays open after its last state has rung. In Step Functions that is a moment: longer here, so
@@ -85,22 +85,27 @@ class MemoryFanOut:
         await self._ring(execution)
 
     async def _batch(self, execution: Execution, batch: Mapping[str, int], at_once: asyncio.Semaphore) -> None:
-        event = {
+        order = {
             "tenant": execution.tenant,
             "run": execution.run_id,
             "submission": execution.submission,
             "step": execution.step,
             "try": execution.try_number,
-            "batch": batch,
         }
-        assert self.work is not None, "an execution without a function has no batches under way"
         async with at_once:
             for _ in range(TRIES):
-                try:
-                    await self.work(event)
-                except Exception:  # the function's failure, whatever it is; the state machine tolerates all of them
-                    continue
-                return
+                if await self._works({**order, "batch": batch}):
+                    return
+            singles = [{"from": index, "to": index + 1} for index in range(batch["from"], batch["to"])]
+            await asyncio.gather(*(self._works({**order, "batch": single}) for single in singles))
+
+    async def _works(self, event: Mapping[str, Any]) -> bool:
+        assert self.work is not None, "an execution without a function has no batches under way"
+        try:
+            await self.work(event)
+        except Exception:  # the function's failure, whatever it is; the state machine tolerates all of them
+            return False
+        return True
 
     async def _ring(self, execution: Execution) -> None:
         wake = Wake(
