@@ -319,8 +319,10 @@ async def test_a_cancelled_attempt_hangs_up_although_the_model_is_silent(model: 
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await attempt
-    (thread,) = [thread for thread in threading.enumerate() if thread.name == "task bedrock.converse"]
-    await asyncio.to_thread(thread.join, ENOUGH)
+    # Its thread was waited for; it may still be on its last line.
+    for thread in [thread for thread in threading.enumerate() if thread.name == "task bedrock.converse"]:
+        await asyncio.to_thread(thread.join, ENOUGH)
+        assert not thread.is_alive()
     assert attempts.lingering == 0
     assert not attempts.spent
 
