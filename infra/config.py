@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.settings import FIXED, ClassSettings, Settings
 from infra.bedrock import models_of
 from infra.classes import ClassConfig, classes_of, shipped
 from infra.key import key_of
@@ -27,8 +27,6 @@ DEAD_RETENTION_DAYS = 14
 """SQS's longest. A dead letter keeps the age it had, so this has to be more than the sources keep (R13)."""
 MAX_RECEIVES = 10
 """High, because a throttled mapping burns receives; crashes are counted in the run's record (R7)."""
-BUCKET_MARGIN_DAYS = 30
-"""Objects outlive the longest possible run by this (R15)."""
 BATCH_SIZE = 10
 """SQS's largest batch without a window; waiting for a fuller one would cost latency."""
 _STAGE = re.compile(r"[a-z][a-z0-9-]{0,19}")
@@ -121,7 +119,7 @@ class Config:
         if get("ledger"):
             overrides["ledger"] = str(get("ledger"))
         depth = overrides.pop("max_queue_depth", None)
-        known = {f.name for f in fields(Settings)} - FROM_STACK
+        known = {f.name for f in fields(Settings)} - FROM_STACK - (frozenset() if local else FIXED)
         if unknown := set(overrides) - known:
             raise ValueError(f"settings: unknown {sorted(unknown)}; known are {sorted(known)} and max_queue_depth")
         try:

@@ -10,11 +10,12 @@ from aws_cdk import Annotations, CfnOutput, Duration, Stack, Tags
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from functions.engine.terms import KEPT_FOR
 from infra.alarms import Alarms
 from infra.api import Api
 from infra.bedrock import ASK, arn_of
 from infra.bundling import dependency_layer, function_code
-from infra.config import BUCKET_MARGIN_DAYS, Config
+from infra.config import Config
 from infra.dashboard import Dashboard
 from infra.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
 from infra.deadletter import DeadLetter
@@ -69,14 +70,13 @@ class FanfoldStack(Stack):
             )
             for class_name, given in config.classes.items()
         }
-        defaults = config.settings(table="", bucket="", queues={name: {} for name in config.classes})
         self.bucket = Bucket(
             self,
             "Payloads",
             disposable=config.disposable,
             # CDK empties a bucket by a function of its own, in Node, which an emulator need not have.
             empty_on_delete=config.disposable and not config.local,
-            expire_days=defaults.max_life_days + BUCKET_MARGIN_DAYS,
+            expire_days=KEPT_FOR.days,
             key=key,
         )
         # What works on batches knows no state machine: they know it, and there must be no circle.

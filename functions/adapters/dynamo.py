@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from functions.adapters import queries
@@ -46,6 +46,7 @@ from functions.adapters.segments import (
     segment_range,
     to_segment_item,
 )
+from functions.adapters.shards import Shards
 from functions.engine.errors import Conflict, LimitExceeded, Throttled, Unreadable
 from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
@@ -74,6 +75,8 @@ _THAT_VERSION: Final = "(n = :n AND u = :u)"
 class DynamoRunStore:
     """A `RunStore` in one table. `call` carries out the calls (the `Aws` object); shards as in `Settings`.
 
+    They may be changed at any time: rows are written to so many, and looked for in as many as there ever were.
+
     Puts are never repeated below this class: a put whose answer is lost raises `Unanswered`, and
     the caller recognises its own write by the record's write id or owner (R3).
     """
@@ -85,19 +88,16 @@ class DynamoRunStore:
         index_shards: int = 1,
         due_shards: int = 1,
         *,
-        max_life: timedelta = timedelta(days=365),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._call = call
         self._table = table
-        self._index_shards = index_shards
-        self._due_shards = due_shards
-        self._max_life = max_life
+        self._shards = Shards(call, table, index=index_shards, due=due_shards)
         self._sleep = sleep
 
     async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
         """See `RunStore.put`. `NewerSchema` when what stands was written by newer code."""
-        item = to_item(run, index_shards=self._index_shards, due_shards=self._due_shards)
+        item = to_item(run, index_shards=self._shards.index, due_shards=self._shards.due)
         if (item_bytes := size(item)) > MAX_ITEM_BYTES:
             raise LimitExceeded("dynamodb.item_bytes", f"the record is {item_bytes} bytes, at most {MAX_ITEM_BYTES}")
         expression, values = _condition(condition, now)
@@ -117,7 +117,7 @@ class DynamoRunStore:
 
     async def put_segment(self, key: RunKey, segment: Segment, *, now: datetime) -> None:
         """See `RunStore.put_segment`. Its name is drawn anew for each put of a head: a repetition changes nothing."""
-        item = to_segment_item(key, segment, written_at=now, max_life=self._max_life)
+        item = to_segment_item(key, segment, written_at=now)
         if (item_bytes := size(item)) > MAX_ITEM_BYTES:
             raise LimitExceeded("dynamodb.item_bytes", f"the segment is {item_bytes} bytes, at most {MAX_ITEM_BYTES}")
         await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=item)
@@ -234,8 +234,9 @@ class DynamoRunStore:
     ) -> Sequence[IndexKey]:
         """See `RunStore.page`: all shards at once, merged."""
         mark = None if before is None else list_sort(before.created_at, before.run_id)
+        shards, _ = await self._shards.most()
         rows = await self._query_shards(
-            (list_partition(tenant, bucket, shard) for shard in range(self._index_shards)),
+            (list_partition(tenant, bucket, shard) for shard in range(shards)),
             index=LIST_INDEX,
             partition=LIST_PK,
             beyond=None if mark is None else (f"{LIST_SK} {'>' if ascending else '<'} :s", {"S": mark}),
@@ -247,8 +248,9 @@ class DynamoRunStore:
 
     async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
         """See `RunStore.due`: all shards at once, merged."""
+        _, shards = await self._shards.most()
         rows = await self._query_shards(
-            (due_partition(class_name, shard) for shard in range(self._due_shards)),
+            (due_partition(class_name, shard) for shard in range(shards)),
             index=DUE_INDEX,
             partition=DUE_PK,
             beyond=(f"{DUE_SK} <= :s", {"N": str(to_ms(until))}),

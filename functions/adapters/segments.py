@@ -6,7 +6,7 @@ Segments are never changed. They expire a month after any run could still name t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from functions.adapters.items import PK, SK, TTL, Item, head_key, reads_items
@@ -24,9 +24,7 @@ from functions.engine.journal import Entry
 from functions.engine.ports import RunKey
 from functions.engine.run import SCHEMA, Run
 from functions.engine.segments import Segment, belonging
-
-AFTER_LIFE: Final = timedelta(days=30)
-"""How long a segment outlives the longest life of a run."""
+from functions.engine.terms import KEPT_FOR
 
 _AFTER_HASH: Final = "$"
 """The character after '#': ends the range of the sort keys of one submission."""
@@ -56,7 +54,7 @@ def page_of(run: Run, segments: Sequence[Segment], *, after: int, limit: int, al
     return None
 
 
-def to_segment_item(key: RunKey, segment: Segment, *, written_at: datetime, max_life: timedelta) -> Item:
+def to_segment_item(key: RunKey, segment: Segment, *, written_at: datetime) -> Item:
     """A segment's item, below its run."""
     first = segment.entries[0].at if segment.entries else written_at
     base = to_ms(first)
@@ -72,7 +70,7 @@ def to_segment_item(key: RunKey, segment: Segment, *, written_at: datetime, max_
         SK: {"S": f"s#{segment.name}"},
         "z": {"N": str(SCHEMA)},
         "b": {"B": deflate(blob, schema=SCHEMA)},
-        TTL: {"N": str(to_ms(written_at + max_life + AFTER_LIFE) // 1000)},
+        TTL: {"N": str(to_ms(written_at + KEPT_FOR) // 1000)},
     }
 
 

@@ -156,10 +156,10 @@ def _resume(draft: Draft, workflow: Workflow, move: ResumeAsked) -> None:
 
 
 def _within_life(draft: Draft, deadline: datetime) -> datetime:
-    """A run's life is capped, pauses and redrives included (R15)."""
+    """A run's life is capped, pauses and redrives included (R15); what it was given before is not taken from it."""
     origin = draft.run.origin
     begun = draft.run.created_at if origin is None else origin.since
-    return min(deadline, begun + draft.terms.max_life)
+    return max(min(deadline, begun + draft.terms.max_life), min(deadline, draft.run.deadline))
 
 
 # --- signals ----------------------------------------------------------------------------------

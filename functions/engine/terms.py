@@ -16,6 +16,13 @@ MAX_LEASE = timedelta(minutes=15)
 """The longest lease that settings may ask for. What tells a clock gone wrong by a lease's end must be a number that no
 setting moves: processes of other settings judge each other's leases."""
 
+MAX_LIFE = timedelta(days=365)
+"""The longest life of a run that settings may allow, pauses and redrives included (R15)."""
+
+KEPT_FOR = MAX_LIFE + timedelta(days=30)
+"""How long what a run's record names beside it is kept: segments, records of maps, payloads. No setting moves it, for
+runs that were accepted under another one go on."""
+
 ENVELOPE_LIFE = timedelta(days=14)
 """An envelope older than this creates no row: SQS keeps a message at most 14 days (R2)."""
 
@@ -39,7 +46,7 @@ class Terms:
     suspend_after: timedelta
     max_crashes: int
     retention: timedelta
-    max_life: timedelta = timedelta(days=365)
+    max_life: timedelta = MAX_LIFE
     horizon: datetime | None = None
     max_map_items: int = 10_000
     inline_map_items: int = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from functions.engine.errors import NotFound
 from functions.engine.events import AttemptFailed, MapEnded, MapSeen
@@ -30,9 +30,11 @@ from functions.engine.fanout import (
 )
 from functions.engine.ports import Execution, MapKey
 from functions.engine.run import Fault, Run, StepState
+from functions.engine.terms import KEPT_FOR
 from functions.engine.values import BlobRef, Json, Value, dump
 from functions.engine.workflow import Workflow
 from functions.runtime.payloads import payload_key
+from functions.runtime.settings import MAX_RECORD_BYTES
 from functions.runtime.together import together
 from functions.runtime.wiring import Services
 
@@ -41,9 +43,6 @@ INLINE_PLAN_BYTES = 1_024
 
 LOADERS = 16
 """Outputs of items loaded from S3 at once."""
-
-KEPT_FOR = timedelta(days=30)
-"""Records outlive the longest life of a run by this (R15)."""
 
 
 def map_key(run: Run, step: str) -> MapKey:
@@ -194,7 +193,9 @@ class Maps:
 
     async def record(self, run: Run, step: str, plan: str, results: Sequence[ItemResult]) -> None:
         """Record the ends of items (a few: `map_batch` at most); big outputs are in S3 before."""
-        spilled = await together(*(self._spilled(run, step, result) for result in results))
+        # The map's batches may be of a time when outputs that are kept here were smaller, or batches bigger.
+        limit = min(self._inline_bytes, MAX_RECORD_BYTES // len(results))
+        spilled = await together(*(self._spilled(run, step, result, limit) for result in results))
         record = MapRecord(
             try_number=run.try_number,
             first=min(result.index for result in results),
@@ -203,19 +204,18 @@ class Maps:
         )
         await self._services.map_records.put(map_key(run, step), record, expires_at=self._expiry())
 
-    async def _spilled(self, run: Run, step: str, result: ItemResult) -> ItemResult:
+    async def _spilled(self, run: Run, step: str, result: ItemResult, limit: int) -> ItemResult:
         if result.output is None or isinstance(result.output, BlobRef):
             return result
         data = dump(result.output)
-        if len(data) <= self._inline_bytes:
+        if len(data) <= limit:
             return result
         name = f"{step}/item-{result.index}-{run.try_number}-{self._services.ids.token()}"
         ref = await self._services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)
         return replace(result, output=ref)
 
     def _expiry(self) -> datetime:
-        life = timedelta(days=self._services.settings.max_life_days)
-        return self._services.clock.now() + life + KEPT_FOR
+        return self._services.clock.now() + KEPT_FOR
 
 
 def spec_of(workflow: Workflow, step: str) -> MapSpec:

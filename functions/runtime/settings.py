@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from functions.engine.run import HOUR_SECONDS
-from functions.engine.terms import MAX_LEASE
+from functions.engine.terms import MAX_LEASE, MAX_LIFE
 
 PREFIX = "FANFOLD_"
 MIN_RETENTION_DAYS = 15
@@ -106,6 +106,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.retention_days < MIN_RETENTION_DAYS:
             raise ValueError(f"retention_days must be at least {MIN_RETENTION_DAYS}")
+        if not 1 <= self.max_life_days <= MAX_LIFE.days:
+            raise ValueError(f"max_life_days must be from 1 to {MAX_LIFE.days}")
         if self.lease_seconds > MAX_LEASE.total_seconds():
             raise ValueError(f"lease_seconds must be at most {MAX_LEASE.total_seconds():.0f}")
         if self.lease_seconds <= 2 * self.clock_skew_seconds:
@@ -176,6 +178,18 @@ _AT_LEAST_ONE = (
     "repair_batch",
 )
 """Numbers of which there must be some for anything to go on."""
+
+FIXED = frozenset(
+    {
+        "place_hour_seconds",
+        "place_return_seconds",
+        "place_void_seconds",
+        "repair_after_seconds",
+        "repair_again_seconds",
+    }
+)
+"""What no deployment on AWS may set: each of these relies on what other processes, with other settings perhaps, take
+for one of the others. Tests have seconds for them."""
 
 _FACTS = frozenset({"table", "bucket", "classes", "stage"})
 """What a deployment always says of itself."""

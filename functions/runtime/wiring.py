@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 
@@ -237,7 +236,6 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
             settings.table,
             settings.index_shards,
             settings.due_shards,
-            max_life=timedelta(days=settings.max_life_days),
             sleep=clock.sleep,
         ),
         queue=SqsQueue(call, queue_urls(settings)),

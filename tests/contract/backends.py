@@ -79,9 +79,12 @@ WITH_RECORDS = ["memory-packed", "moto", pytest.param("emulator", marks=pytest.m
 
 
 class Backend(Protocol):
-    """One set of services, empty at the start of a test; adapters made of one backend share what they store."""
+    """One set of services, empty at the start of a test; adapters made of one backend share what they store.
 
-    def runs(self) -> RunStore: ...
+    Stores of runs in memory do where they are asked for by a number of shards, which means nothing there.
+    """
+
+    def runs(self, *, shards: int | None = None) -> RunStore: ...
 
     def queue(self) -> WorkQueue: ...
 
@@ -122,9 +125,12 @@ class MemoryBackend:
         self._packed = packed
         self._clock = FakeClock()
         self._places: MemoryPlaces | None = None
+        self._runs: MemoryRunStore | None = None
 
-    def runs(self) -> RunStore:
-        return MemoryRunStore(RunCodec(encode=to_item, decode=from_item) if self._packed else None)
+    def runs(self, *, shards: int | None = None) -> RunStore:
+        if self._runs is None or shards is None:
+            self._runs = MemoryRunStore(RunCodec(encode=to_item, decode=from_item) if self._packed else None)
+        return self._runs
 
     def queue(self) -> WorkQueue:
         return MemoryQueue(self._clock, max_receives=MAX_RECEIVES)
@@ -184,8 +190,9 @@ class AwsBackend:
         self._ids = SeededIds()
         self._queue_time = False
 
-    def runs(self) -> RunStore:
-        return DynamoRunStore(self._aws, self._stack.table, self._shards, self._shards)
+    def runs(self, *, shards: int | None = None) -> RunStore:
+        of_indexes = self._shards if shards is None else shards
+        return DynamoRunStore(self._aws, self._stack.table, of_indexes, of_indexes)
 
     def queue(self) -> WorkQueue:
         self._queue_time = True

@@ -374,6 +374,21 @@ async def test_waiting_runs_are_found_when_due_earliest_first(store: RunStore) -
     assert list(await store.due("model", NOW + timedelta(seconds=100), limit=2)) == list(found)[:2]
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (3, 2)])
+async def test_runs_are_listed_and_due_though_they_were_written_by_another_number_of_shards(
+    backend: Backend, before: int, after: int
+) -> None:
+    old = backend.runs(shards=before)
+    for number in range(12):
+        await old.put(a_full_run(number, due_at=NOW, status=Status.WAITING), Absent(), now=NOW)
+    assert len(await old.due("model", NOW, limit=20)) == 12  # the sweeper asks each minute
+    new = backend.runs(shards=after)
+    await new.put(a_full_run(12, due_at=NOW, status=Status.WAITING), Absent(), now=NOW)
+    for store in (new, backend.runs(shards=before), backend.runs(shards=after)):
+        assert len(await store.page("acme", Bucket.ACTIVE, limit=20)) == 13
+        assert len(await store.due("model", NOW, limit=20)) == 13
+
+
 async def test_only_waiting_runs_are_due(store: RunStore) -> None:
     for number, status in enumerate((Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.SUCCEEDED)):
         await store.put(a_full_run(number, status=status, due_at=NOW), Absent(), now=NOW)

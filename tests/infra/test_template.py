@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from functions.adapters import items
+from functions.engine.terms import MAX_LIFE
 from functions.runtime.settings import Settings
 from tests.infra.conftest import ONE_CLASS, Synthesised
 
@@ -164,15 +165,15 @@ def test_no_object_expires_before_the_longest_run(prod: Synthesised) -> None:
     (bucket,) = prod.all("AWS::S3::Bucket").values()
     (rule,) = bucket["LifecycleConfiguration"]["Rules"]
 
-    assert rule["ExpirationInDays"] == Settings().max_life_days + 30
+    assert rule["ExpirationInDays"] == MAX_LIFE.days + 30
 
 
-def test_objects_live_as_much_longer_as_runs_may(synth: Callable[..., Synthesised]) -> None:
+def test_no_setting_takes_objects_from_runs_that_were_accepted_before_it(synth: Callable[..., Synthesised]) -> None:
     stack = synth({"local": "true", "classes": ONE_CLASS, "settings": '{"max_life_days": 40}'})
     (bucket,) = stack.all("AWS::S3::Bucket").values()
     (rule,) = bucket["LifecycleConfiguration"]["Rules"]
 
-    assert rule["ExpirationInDays"] == 70
+    assert rule["ExpirationInDays"] == MAX_LIFE.days + 30
 
 
 def test_data_outlives_the_stack_unless_the_stage_is_disposable(prod: Synthesised, local: Synthesised) -> None:

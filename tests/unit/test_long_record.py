@@ -72,8 +72,7 @@ class Table:
     """One run's items as DynamoDB answers for them; counts calls and the items they gave."""
 
     def __init__(self) -> None:
-        life = timedelta(days=365)
-        items = [to_segment_item(key_of(RUN), segment, written_at=START, max_life=life) for segment in RECORD]
+        items = [to_segment_item(key_of(RUN), segment, written_at=START) for segment in RECORD]
         self.items = [to_item(RUN), *items]
         self.keys = [item["sk"]["S"] for item in self.items]
         self.calls: Counter[str] = Counter()

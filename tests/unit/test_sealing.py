@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -322,7 +322,7 @@ def test_no_segment_comes_near_the_limit_whatever_is_told_of_failed_items() -> N
     assert len(segments) > 1
     key = RunKey(tenant=run.tenant, run_id=run.id)
     for segment in segments:
-        item = to_segment_item(key, segment, written_at=START, max_life=timedelta(days=365))
+        item = to_segment_item(key, segment, written_at=START)
         assert size(item) < 1.5 * SEGMENT_BYTES < MAX_ITEM_BYTES
     assert {name for segment in segments for name in segment.steps} == set(names)
 
@@ -339,7 +339,7 @@ def test_ten_thousand_steps_that_end_at_once_fit_into_their_segments() -> None:
     assert not head.steps
     key = RunKey(tenant=run.tenant, run_id=run.id)
     for segment in segments:
-        item = to_segment_item(key, segment, written_at=START, max_life=timedelta(days=365))
+        item = to_segment_item(key, segment, written_at=START)
         assert size(item) < SEGMENT_BYTES
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from functions.adapters.items import (
@@ -93,7 +93,7 @@ class MemoryRunStore:
 
     async def put_segment(self, key: RunKey, segment: Segment, *, now: datetime) -> None:
         """See `RunStore.put_segment`."""
-        item = to_segment_item(key, segment, written_at=now, max_life=timedelta(days=365))
+        item = to_segment_item(key, segment, written_at=now)
         if (item_bytes := size(item)) > MAX_ITEM_BYTES:
             raise LimitExceeded("dynamodb.item_bytes", f"the segment is {item_bytes} bytes, at most {MAX_ITEM_BYTES}")
         self._segments.setdefault(key, []).append(item)
