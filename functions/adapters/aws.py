@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -45,8 +45,13 @@ class Call(Protocol):
     Raises what `translate` makes of a failure. `functions.runtime.wiring.Aws` is one.
     """
 
-    async def __call__(self, client: Client, operation: str, /, **parameters: Any) -> Any:
-        """Call the client's method of that name (`put_item`, …)."""
+    async def __call__(
+        self, client: Client, operation: str, /, *, in_time: Callable[[], bool] | None = None, **parameters: Any
+    ) -> Any:
+        """Call the client's method of that name (`put_item`, …).
+
+        `in_time` is asked in the calling thread, last before the call; if it says no, `Unavailable` is raised instead.
+        """
 
 
 class Refused(Unavailable):

@@ -215,6 +215,7 @@ class DynamoRunStore:
         same = [f"{name} = {name.replace('#', ':')}" for name, real in names.items() if real in item]
         gone = [f"attribute_not_exists({name})" for name, real in names.items() if real not in item]
         values = {name.replace("#", ":"): item[real] for name, real in names.items() if real in item}
+        more: dict[str, Any] = {"ExpressionAttributeValues": values} if values else {}
         try:
             await self._call(
                 Client.DYNAMODB_ONCE,
@@ -223,7 +224,7 @@ class DynamoRunStore:
                 Key=row,
                 ConditionExpression=" AND ".join([f"attribute_exists({PK})", *same, *gone]),
                 ExpressionAttributeNames=names,
-                **({"ExpressionAttributeValues": values} if values else {}),
+                **more,
             )
         except Conflict:
             return False

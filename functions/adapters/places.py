@@ -9,7 +9,7 @@ shards were made, and `o`, the oldest queued run's acceptance in ms.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from math import inf
 from typing import Any, Final
@@ -101,7 +101,7 @@ class DynamoPlaces:
         self._full[class_name] = (self._clock.monotonic() + REFUSE_SECONDS, refusal)
         raise refusal
 
-    async def give_back(self, class_name: str, place: Place) -> None:
+    async def give_back(self, class_name: str, place: Place, *, in_time: Callable[[], bool] | None = None) -> None:
         """See `Places.give_back`."""
         try:
             await self._update(
@@ -110,6 +110,7 @@ class DynamoPlaces:
                 f"ADD c :less, h{place.hour} :less, d :one",
                 condition=f"c > :zero AND h{place.hour} > :zero",
                 values={":less": -1, ":one": 1, ":zero": 0},
+                in_time=in_time,
             )
         except Conflict:
             return  # the sweeper took it for leaked and subtracted it already: never below zero
@@ -254,9 +255,12 @@ class DynamoPlaces:
         values: Mapping[str, int],
         condition: str | None = None,
         told: bool = False,
+        in_time: Callable[[], bool] | None = None,
     ) -> Item:
         """One write; the item as it is then where it is to be `told`, which costs nothing."""
         more: dict[str, Any] = {"ReturnValues": "ALL_NEW"} if told else {}
+        if in_time is not None:
+            more["in_time"] = in_time
         if condition is not None:
             more |= {"ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
         answer = await self._call(

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functions.engine.effects import ReturnPlace, Ring, SendEnvelope, StartMap, StopMap
 from functions.engine.errors import InfrastructureError, Unanswered
 from functions.engine.message import QueueName, envelope_of
+from functions.engine.ports import Moment
 from functions.engine.run import Run
 from functions.runtime.maps import Maps, execution_of
 from functions.runtime.rings import delay_until, ring
@@ -33,8 +34,8 @@ class Aftermath:
         self._maps = Maps(services)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def follow(self, run: Run, effect: Following, *, committed: float) -> None:
-        """Begin the effect of a commit, made at `committed` on the monotonic clock or a little later."""
+    def follow(self, run: Run, effect: Following, *, committed: Moment) -> None:
+        """Begin the effect of a commit, made at `committed` or a little later."""
         task = asyncio.create_task(self._carry_out(run, effect, committed))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -55,7 +56,7 @@ class Aftermath:
         for task in self._tasks:
             task.cancel()
 
-    async def _carry_out(self, run: Run, effect: Following, committed: float) -> None:
+    async def _carry_out(self, run: Run, effect: Following, committed: Moment) -> None:
         """Whatever goes wrong is said here, for nobody asks this task. The record makes up for it."""
         try:
             match effect:
@@ -113,15 +114,18 @@ class Aftermath:
             facts = {"run_id": run.id, "step": effect.step, "error": str(error)}
             logger().warning("a map was not stopped; its batches find the run ended", extra=facts)
 
-    async def _return(self, run: Run, effect: ReturnPlace, committed: float) -> None:
+    async def _return(self, run: Run, effect: ReturnPlace, committed: Moment) -> None:
         why = "its commit was known too late"
         clock, window = self._services.clock, self._services.settings.place_return_seconds
-        until = clock.now() + timedelta(seconds=window)
-        # Asked before each try, of both clocks: the process may have been frozen between two, and a monotonic clock
-        # need not go on in a frozen one. Place repair relies on it (R6).
-        while clock.monotonic() < committed + window and clock.now() < until:
+
+        def in_time() -> bool:
+            # By both clocks since the commit, and asked again last before the call: the process may have been frozen at
+            # any moment, and a monotonic clock need not go on in a frozen one. Place repair relies on it (R6).
+            return committed.within(window, clock)
+
+        while in_time():
             try:
-                return await self._services.places.give_back(effect.class_name, effect.place)
+                return await self._services.places.give_back(effect.class_name, effect.place, in_time=in_time)
             except Unanswered as error:
                 # It may have been done; done twice it would let one run too many in.
                 why = str(error)

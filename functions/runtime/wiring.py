@@ -28,6 +28,7 @@ from functions.adapters.secrets import DynamoSecrets
 from functions.adapters.sqs import SqsQueue
 from functions.adapters.stepfunctions import StepFunctionsFanOut
 from functions.adapters.tokens import DynamoTokens
+from functions.engine.errors import Unavailable
 from functions.engine.message import QueueName
 from functions.engine.ports import (
     Blobs,
@@ -108,10 +109,12 @@ class Aws:
         self.calls: Counter[str] = Counter()
         self.clock_offset_seconds: float | None = None
 
-    async def __call__(self, client: Client, operation: str, /, **parameters: Any) -> Any:
+    async def __call__(
+        self, client: Client, operation: str, /, *, in_time: Callable[[], bool] | None = None, **parameters: Any
+    ) -> Any:
         """One operation of one client, in a thread; see `Call`."""
         executor = self._pollers if client is Client.SQS_RECEIVE else self._executor
-        return await self._in(executor, functools.partial(self._invoke, client, operation, parameters))
+        return await self._in(executor, functools.partial(self._invoke, client, operation, parameters, in_time))
 
     async def call(self, client_method: Callable[..., T], /, **parameters: Any) -> T:
         """A bound method of a client made by `client`, or any function that blocks on AWS, in a thread; same errors."""
@@ -135,8 +138,17 @@ class Aws:
         with translated():
             return await asyncio.get_running_loop().run_in_executor(executor, function)
 
-    def _invoke(self, client: Client, operation: str, parameters: dict[str, Any]) -> Any:
-        response = spend(client, operation, getattr(self.client(client), operation), parameters)
+    def _invoke(
+        self,
+        client: Client,
+        operation: str,
+        parameters: dict[str, Any],
+        in_time: Callable[[], bool] | None = None,
+    ) -> Any:
+        method = getattr(self.client(client), operation)
+        if in_time is not None and not in_time():
+            raise Unavailable(f"{operation} was not called: it would have come too late")
+        response = spend(client, operation, method, parameters)
         if isinstance(response, dict) and hasattr(response.get("Body"), "read"):
             with response["Body"] as body:
                 response["Body"] = body.read()

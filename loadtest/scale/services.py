@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -127,10 +127,10 @@ class _Places(_Port):
         await self._counted(shard)
         return await self._shards.reserve_in(class_name, shard, now=now)
 
-    async def give_back(self, class_name: str, place: Place) -> None:
+    async def give_back(self, class_name: str, place: Place, *, in_time: Callable[[], bool] = lambda: True) -> None:
         """See `Places.give_back`."""
         await self._counted(place.shard)
-        await self._shards.give_back(class_name, place)
+        await self._shards.give_back(class_name, place, in_time=in_time)
 
     async def _counted(self, shard: int) -> None:
         await self._door.asked(Operation.UPDATE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -89,6 +90,27 @@ async def test_a_read_whose_answer_is_lost_is_repeated_and_every_request_counted
         assert answer["Item"] == {"pk": {"S": "a"}}
         assert aws.calls == {"GetItem": 2}
     assert len(asked) == 2
+
+
+async def test_a_call_that_has_become_too_late_is_not_made_also_when_it_waited_for_a_thread() -> None:
+    """All threads are busy as the call is ordered; the process is frozen until one is free."""
+    with service(b"{}") as (url, asked):
+        release, late = threading.Event(), False
+        aws = Aws(boto3.Session("test", "test", region_name="eu-central-1"), endpoint_url=url, threads=1)
+        busy = asyncio.create_task(aws.call(release.wait))
+        await asyncio.sleep(0)
+        in_time = aws(Client.DYNAMODB_ONCE, "update_item", TableName="t", Key={}, in_time=lambda: not late)
+        waiting = asyncio.create_task(in_time)
+        await asyncio.sleep(0)
+        late = True
+        release.set()
+        await busy
+        with pytest.raises(Unavailable, match="too late"):
+            await waiting
+        late = False
+        await aws(Client.DYNAMODB_ONCE, "update_item", TableName="t", Key={}, in_time=lambda: not late)
+        assert len(asked) == 1
+        aws.close()
 
 
 async def test_a_service_that_is_not_there_was_definitely_not_asked() -> None:

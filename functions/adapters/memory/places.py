@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 
 from functions.engine.admission import retry_after_seconds, shares
-from functions.engine.errors import QueueFull
+from functions.engine.errors import QueueFull, Unavailable
 from functions.engine.ports import ClassLoad, Reservation
 from functions.engine.run import HOUR_SECONDS, Place
 
@@ -77,8 +77,10 @@ class MemoryPlaces:
             drain_per_second=_drain_until_now(it, now),
         )
 
-    async def give_back(self, class_name: str, place: Place) -> None:
+    async def give_back(self, class_name: str, place: Place, *, in_time: Callable[[], bool] = lambda: True) -> None:
         """See `Places.give_back`."""
+        if not in_time():
+            raise Unavailable("a return that would have come too late")
         shard = self._class(class_name).shards[place.shard]
         if shard.by_hour.get(place.hour, 0) > 0:
             shard.taken -= 1

@@ -7,7 +7,7 @@ open whether the call was carried out.
 
 from __future__ import annotations
 
-from functions.engine.ports.clock import Clock, Ids
+from functions.engine.ports.clock import Clock, Ids, Moment
 from functions.engine.ports.maps import Execution, FanOut, MapKey, MapRecords
 from functions.engine.ports.queues import ClassLoad, NotSent, Outgoing, Places, QueueDepth, Reservation, WorkQueue
 from functions.engine.ports.runs import (
@@ -44,6 +44,7 @@ __all__ = [
     "MapKey",
     "MapRecords",
     "Marks",
+    "Moment",
     "NotSent",
     "Outgoing",
     "Places",

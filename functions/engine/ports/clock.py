@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -17,6 +18,24 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment on both clocks. A frozen process may find that only one of them went on meanwhile."""
+
+    monotonic: float
+    wall: datetime
+
+    @classmethod
+    def of(cls, clock: Clock) -> Moment:
+        """This moment."""
+        return cls(clock.monotonic(), clock.now())
+
+    def within(self, seconds: float, clock: Clock) -> bool:
+        """Whether at most so many seconds have passed since then, whichever clock one asks."""
+        passed = max(clock.monotonic() - self.monotonic, (clock.now() - self.wall).total_seconds())
+        return passed < seconds
 
 
 class Ids(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -87,14 +87,21 @@ class Reservation:
     drain_per_second: float | None
 
 
+def _always() -> bool:
+    return True
+
+
 class Places(Protocol):
     """Exact admission: a bounded counter of accepted runs that are still queued (R6)."""
 
     async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
         """Take a place. Raises `QueueFull`; never retried below this call."""
 
-    async def give_back(self, class_name: str, place: Place) -> None:
-        """Return a place taken before; never below zero, never retried below this call."""
+    async def give_back(self, class_name: str, place: Place, *, in_time: Callable[[], bool] = _always) -> None:
+        """Return a place taken before; never below zero, never retried below this call.
+
+        `in_time` is asked last before the service is: if it says no, nothing is done (`Unavailable`).
+        """
 
     async def load(self, class_name: str) -> ClassLoad:
         """What the counters say now."""

@@ -11,7 +11,7 @@ from functions.engine.decide import Decision, decide
 from functions.engine.effects import StartAttempt
 from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, NotFound, Unanswered
 from functions.engine.events import Move
-from functions.engine.ports import Replaces, RunKey
+from functions.engine.ports import Moment, Replaces, RunKey
 from functions.engine.run import Run
 from functions.engine.sealing import merged
 from functions.engine.terms import Terms
@@ -75,7 +75,7 @@ class Control:
             error: InfrastructureError | None = None
             try:
                 wanted = await preparation.next(run, decision, signed=True)
-                tried.append(_Try(wanted, decision, workflow, before=run, sent=clock.monotonic()))
+                tried.append(_Try(wanted, decision, workflow, before=run, sent=Moment.of(clock)))
                 await self._services.runs.put(
                     wanted, Replaces(version=run.version, submission=run.submission), now=clock.now()
                 )
@@ -136,7 +136,7 @@ class Control:
 class _Try:
     """A put that may or may not have been carried out."""
 
-    def __init__(self, run: Run, decision: Decision, workflow: Workflow, *, before: Run, sent: float) -> None:
+    def __init__(self, run: Run, decision: Decision, workflow: Workflow, *, before: Run, sent: Moment) -> None:
         self.run = run
         self.decision = decision
         self.workflow = workflow

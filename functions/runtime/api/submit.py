@@ -258,11 +258,15 @@ class Submitter:
 
         Nor is one returned that was taken so long ago that it may be repaired by now: the process was frozen.
         """
+
+        def in_time() -> bool:
+            return (self.clock.now() - since).total_seconds() <= self.settings.place_void_seconds
+
         for attempt in range(GIVE_BACK_TRIES):
-            if (self.clock.now() - since).total_seconds() > self.settings.place_void_seconds:
+            if not in_time():
                 break
             try:
-                await self.places.give_back(class_name, place)
+                await self.places.give_back(class_name, place, in_time=in_time)
                 return
             except (Throttled, Unavailable):
                 await self.clock.sleep(0.05 * 2**attempt)

@@ -8,7 +8,7 @@ from functions.engine.decide import decide
 from functions.engine.effects import StartAttempt
 from functions.engine.errors import Conflict, Unanswered
 from functions.engine.events import Swept
-from functions.engine.ports import Replaces, RunKey
+from functions.engine.ports import Moment, Replaces, RunKey
 from functions.engine.run import Run
 from functions.engine.terms import Terms
 from functions.runtime.aftermath import Aftermath
@@ -35,7 +35,7 @@ class Settler:
         if not decision.changed:
             return False
         ended = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
-        begun = self._services.clock.monotonic()
+        begun = Moment.of(self._services.clock)
         if not await self._commit(ended, Replaces(version=run.version, submission=run.submission)):
             return False
         tell(ended, by_workflow=self._services.settings.workflow_metrics)

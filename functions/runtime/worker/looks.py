@@ -9,7 +9,7 @@ from functions.engine.decide import decide
 from functions.engine.effects import StartAttempt
 from functions.engine.errors import Conflict
 from functions.engine.events import AttemptFailed, MapEnded, MapRang, MapSeen
-from functions.engine.ports import Replaces
+from functions.engine.ports import Moment, Replaces
 from functions.engine.run import Run
 from functions.engine.terms import Terms
 from functions.runtime.aftermath import Aftermath
@@ -47,7 +47,7 @@ class Looks:
         if not decision.changed:
             return None
         noted = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
-        begun = self._services.clock.monotonic()
+        begun = Moment.of(self._services.clock)
         try:
             await self._services.runs.put(
                 noted, Replaces(version=run.version, submission=run.submission), now=self._services.clock.now()

@@ -20,7 +20,7 @@ from functions.engine.effects import Effect, StartAttempt
 from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, NotFound, Throttled, Unanswered
 from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
 from functions.engine.journal import Entry
-from functions.engine.ports import Condition, Replaces, RunKey
+from functions.engine.ports import Condition, Moment, Replaces, RunKey
 from functions.engine.progress import next_timer, watched
 from functions.engine.run import Run, Status, StepStatus
 from functions.engine.terms import Terms
@@ -83,7 +83,7 @@ class _Put:
     entries: Sequence[Entry]
     renewal: bool
     effects: tuple[Effect, ...]
-    sent: float
+    sent: Moment
 
 
 class Shell:
@@ -265,7 +265,7 @@ class Shell:
                 entries=new_entries(decision.run, self._record.last_seq),
                 renewal=bool(renewal),
                 effects=decision.effects,
-                sent=self._clock.monotonic(),
+                sent=Moment.of(self._clock),
             )
             self._unanswered[run.write_id] = put
             head_bytes = await self._runs.put(put.run, self._condition, now=self._clock.now())
@@ -299,7 +299,7 @@ class Shell:
         self._unanswered.clear()
         self._refusals = 0
         before, record = self._record, put.run if row is None else row
-        self._hold(record, sent=put.sent)
+        self._hold(record, sent=put.sent.monotonic)
         committed(before, put.run, put.entries, self._workflow)
         if put.run.terminal:
             ended(put.run, by_workflow=self._by_workflow)
@@ -341,7 +341,7 @@ class Shell:
                     self._inbox.append(Noticed())
             elif row.version != self._record.version:
                 # An operator's move, over a renewal or our last record.
-                first = min((put.sent for put in self._unanswered.values()), default=None)
+                first = min((put.sent.monotonic for put in self._unanswered.values()), default=None)
                 self._unanswered.clear()
                 self._hold(row, sent=None if self._held else first)
                 self._inbox.append(Noticed())
