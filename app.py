@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import App
 
+from infra import context
 from infra.config import Config
 from infra.nag import check
 from infra.stack import FanfoldStack
@@ -12,6 +13,7 @@ from infra.stack import FanfoldStack
 def main() -> None:
     """Synthesise the stack the context describes (`docs/operations.md` lists the context keys)."""
     app = App()
+    context.check(app.node.get_all_context())
     config = Config.from_context(app.node.try_get_context)
     stack = FanfoldStack(app, config.stack_name, config=config)
     if not config.local:

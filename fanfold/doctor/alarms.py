@@ -1,15 +1,25 @@
-"""Alarms that nobody hears."""
+"""Alarms that nobody hears: mute ones, a topic that CloudWatch may not tell, or that nobody has subscribed to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding, Remedy
 
 PAGE = 100
 """DescribeAlarms takes so many names at once."""
+CLOUDWATCH = "cloudwatch.amazonaws.com"
+PUBLISH = ("sns:publish", "sns:*", "*")
+"""The actions that let somebody publish, in small letters: IAM does not tell case apart."""
+FAILED = "Failed to execute action"
+"""How the history of an alarm begins a line on an action that came to nothing (AWS re:Post, SNS and alarms)."""
+DAYS = 3
+"""So far back an alarm's history is read."""
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
@@ -40,8 +50,57 @@ def find(deployment: Deployment) -> Iterator[Finding]:
                     does=f"enable the actions of {name}", apply=partial(client.enable_alarm_actions, AlarmNames=[name])
                 ),
             )
+    yield from barred(deployment)
     if deployment.kept:
         yield from _unheard(deployment)
+
+
+def find_failed(deployment: Deployment) -> Iterator[Finding]:
+    """An alarm that went off in the last days and could tell nobody."""
+    names = {alarm.physical_id for alarm in deployment.all("AWS::CloudWatch::Alarm")}
+    pages = deployment.client("cloudwatch").get_paginator("describe_alarm_history")
+    failed: dict[str, str] = {}
+    since = deployment.now - timedelta(days=DAYS)
+    for page in pages.paginate(HistoryItemType="Action", StartDate=since, EndDate=deployment.now):
+        for item in page["AlarmHistoryItems"]:
+            if item["AlarmName"] in names and FAILED in item["HistorySummary"]:
+                failed.setdefault(item["AlarmName"], item["HistorySummary"])
+    for name, summary in failed.items():
+        yield Finding(
+            what=f"The alarm {name} could not act in the last {DAYS} days: {summary}",
+            why="It went off, and nobody was told.",
+            fix="Deploy again: the topic's policy lets CloudWatch publish. Then test it with aws cloudwatch"
+            f" set-alarm-state --alarm-name {name} --state-value ALARM --state-reason test.",
+        )
+
+
+def barred(deployment: Deployment) -> Iterator[Finding]:
+    """Topics to which CloudWatch may not publish, whatever the alarms say."""
+    sns = deployment.client("sns")
+    for topic in deployment.all("AWS::SNS::Topic"):
+        policy = sns.get_topic_attributes(TopicArn=topic.physical_id)["Attributes"].get("Policy")
+        if policy is not None and not any(_lets_cloudwatch(each) for each in _listed(json.loads(policy)["Statement"])):
+            yield Finding(
+                what=f"The policy of the alarms' topic ({topic.physical_id.rpartition(':')[2]}) does not let CloudWatch"
+                " publish to it.",
+                why="Alarms change their colour, and no message leaves.",
+                fix="Deploy again: the stack's policy allows it.",
+            )
+
+
+def _lets_cloudwatch(statement: Mapping[str, Any]) -> bool:
+    principal = statement.get("Principal", {})
+    if isinstance(principal, Mapping):
+        # SNS's own policy is for anybody whose account owns the topic: alarms pass as their account.
+        principal = principal.get("Service", principal.get("AWS", ()))
+    actions = {str(action).lower() for action in _listed(statement.get("Action", ()))}
+    is_cloudwatch, is_publish = bool({CLOUDWATCH, "*"} & set(_listed(principal))), bool(actions & set(PUBLISH))
+    return statement["Effect"] == "Allow" and is_cloudwatch and is_publish
+
+
+def _listed(value: Any) -> list[Any]:
+    """IAM's documents say one thing without a list around it."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _unheard(deployment: Deployment) -> Iterator[Finding]:
@@ -57,4 +116,9 @@ def _unheard(deployment: Deployment) -> Iterator[Finding]:
             )
 
 
-CHECK = Check(name="alarms", looks_at="alarms without actions, muted ones, and a topic nobody hears", find=find)
+CHECK = Check(
+    name="alarms", looks_at="alarms without actions, muted ones, and a topic nobody may tell or hears", find=find
+)
+FAILURES = Check(
+    name="alarm-actions", looks_at=f"alarms that could tell nobody in the last {DAYS} days", find=find_failed
+)

@@ -42,6 +42,7 @@ CHECKS: Sequence[Check] = (
     taskmodules.CHECK,
     table.CHECK,
     alarms.CHECK,
+    alarms.FAILURES,
     logs.CHECK,
     tokens.CHECK,
     throttles.CHECK,

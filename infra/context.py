@@ -1,0 +1,27 @@
+"""The context keys that say what is deployed, and the refusal of any other: a typing error must not deploy `dev`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+KEYS: Final = frozenset(
+    {
+        *("stage", "stack", "settings", "classes", "alarm_email", "bedrock_models", "api", "requests_per_second"),
+        *("kms", "tracing", "mappings", "architecture", "local", "layer", "ledger"),
+    }
+)
+"""Every key of ours; docs/operations.md says what each means."""
+OF_CDK: Final = frozenset({"cli-telemetry", "acknowledged-issue-numbers", "tree", "analytics"})
+"""CDK's own keys without a mark; the others have an `@` or a `:` in them (feature flags, `aws:cdk:…`, look-ups)."""
+
+
+def check(keys: Iterable[str]) -> None:
+    """Raises ValueError naming the first key that is neither ours nor CDK's, with the one that was perhaps meant."""
+    for key in sorted(keys):
+        if key in KEYS or key in OF_CDK or "@" in key or ":" in key:
+            continue
+        meant = get_close_matches(key, KEYS, n=1, cutoff=0.5)
+        hint = f"did you mean {meant[0]!r}?" if meant else f"known are {', '.join(sorted(KEYS))}"
+        raise ValueError(f"context: unknown key {key!r}; {hint}")
