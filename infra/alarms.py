@@ -212,7 +212,7 @@ class Alarms(Construct):
             over=TABLE_THROTTLES_LEAST,
             periods=2,
             section="table-throttles",
-            says="DynamoDB throttles the table or an index for ten minutes.",
+            says="DynamoDB throttles the table or an index, in two of three times five minutes.",
         )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, RemovalPolicy
-from aws_cdk import aws_logs as logs
+from aws_cdk import Duration
 from constructs import Construct
 
 from infra.config import Config
@@ -11,6 +10,7 @@ from infra.door import Door
 from infra.function import Function, Package
 from infra.http_api import HttpDoor
 from infra.rest_api import RestDoor
+from infra.vended import vended_log_group
 
 TIMEOUTS = {"http": Duration.seconds(29), "rest": Duration.seconds(28)}
 """Less than the 30 s (HTTP API) or 29 s (REST API) after which API Gateway answers by itself: ours comes first."""
@@ -39,9 +39,7 @@ class Api(Construct):
             memory_mb=512,
             description="Turns a bearer token into a tenant and scopes",
         )
-        self.log_group = logs.LogGroup(
-            self, "AccessLogs", retention=package.log_retention, removal_policy=RemovalPolicy.DESTROY
-        )
+        self.log_group = vended_log_group(self, "AccessLogs", of="apis", package=package)
         self.door = self._door(config)
 
     @property

@@ -19,6 +19,7 @@ from infra.classes import ClassConfig
 from infra.config import MAX_EXPRESS_SECONDS
 from infra.function import Function, Package
 from infra.key import USE, Key
+from infra.vended import vended_log_group
 
 BUSY = [
     "Lambda.TooManyRequestsException",
@@ -27,6 +28,11 @@ BUSY = [
     "Lambda.AWSLambdaException",
 ]
 """The call was refused or never reached the function: nothing was begun, and asking again costs nothing."""
+DELIVER_LOGS = [
+    *("logs:CreateLogDelivery", "logs:GetLogDelivery", "logs:UpdateLogDelivery", "logs:DeleteLogDelivery"),
+    *("logs:ListLogDeliveries", "logs:PutResourcePolicy", "logs:DescribeResourcePolicies", "logs:DescribeLogGroups"),
+]
+"""What a state machine's role needs to log; these actions take no resource (Step Functions, logging in CloudWatch)."""
 ENDS = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 """How an execution ends. One that succeeded has rung before, but a moment too early: it was not closed then."""
 
@@ -59,9 +65,19 @@ class FanOut(Construct):
         self.role = iam.Role(
             self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"), description=f"Of {name}, alone"
         )
+        # Batches of five minutes at most are Express executions, whose history is nowhere but in a log.
+        self.log_group = None if emulated else vended_log_group(self, "Logs", of="states", package=package)
         self.machine = sfn.StateMachine(
             self,
             "Maps",
+            logs=None
+            if self.log_group is None
+            else sfn.LogOptions(
+                destination=self.log_group,
+                level=sfn.LogLevel.ERROR,
+                # Names of runs and steps, and why a batch failed; no payload goes through a state machine.
+                include_execution_data=True,
+            ),
             comment="Has every batch of a map worked on, then rings for the run",
             # CDK would grant every version of the function; what is granted is below.
             role=self.role.without_policy_updates(),
@@ -71,6 +87,8 @@ class FanOut(Construct):
         )
         self._allow(["lambda:InvokeFunction"], self.function.function.function_arn)
         self._allow(["s3:GetObject"], bucket.arn_for_objects("*"))
+        if self.log_group is not None:
+            self._allow(DELIVER_LOGS, "*")
         self._allow(["sqs:SendMessage"], resume.queue_arn)
         if key is not None:
             self.role.add_to_policy(

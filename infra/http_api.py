@@ -26,7 +26,7 @@ ACCESS_LOG = {
     "bytes": "$context.responseLength",
     "total_ms": "$context.responseLatency",
     "function_ms": "$context.integrationLatency",
-    "authorizer_ms": "$context.authorizer.latency",
+    "authorizer_error": "$context.authorizer.error",
     "error": "$context.error.message",
     "integration_error": "$context.integrationErrorMessage",
 }

@@ -31,6 +31,8 @@ LEAVE_SECONDS: Final = 20
 """What a worker needs beside `drain_seconds`: 5 s for what it cancels, 6 s for its last polls, and some to end."""
 PERIOD: Final = Duration.minutes(1)
 """How often SQS tells a queue's numbers."""
+LATE_PERIODS: Final = 5
+"""SQS tells a minute's numbers a minute or two later; until then they read as none. So one of the last five counts."""
 EMPTY_PERIODS: Final = 10
 """A class has to have had nothing to do for so many minutes before its containers are stopped."""
 TAKE: Final = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
@@ -170,6 +172,8 @@ class Pool(Construct):
             scaling_target=target,
             adjustment_type=scaling.AdjustmentType.CHANGE_IN_CAPACITY,
             cooldown=Duration.seconds(120),  # a container takes about a minute to start
+            # Of the periods looked at: the last of them may not be known yet.
+            metric_aggregation_type=scaling.MetricAggregationType.MAXIMUM,
         )
         # A tenth of the most at a time, a third when somebody waits four times as long as anybody should.
         far = 3 * fargate.scale_after_seconds
@@ -182,7 +186,8 @@ class Pool(Construct):
             threshold=fargate.scale_after_seconds,
             comparison=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             missing=cloudwatch.TreatMissingData.NOT_BREACHING,
-            periods=1,
+            periods=LATE_PERIODS,
+            least=1,
         )
         least = scaling.StepScalingAction(
             self, "Least", scaling_target=target, adjustment_type=scaling.AdjustmentType.EXACT_CAPACITY
@@ -208,14 +213,16 @@ class Pool(Construct):
         comparison: cloudwatch.ComparisonOperator,
         missing: cloudwatch.TreatMissingData,
         periods: int,
+        least: int | None = None,
     ) -> None:
-        """An alarm that tells nobody: it only scales."""
+        """An alarm that tells nobody: it only scales. It goes off when `least` of the periods are so, else all."""
         alarm = cloudwatch.Alarm(
             self,
             name,
             metric=metric,
             threshold=threshold,
             evaluation_periods=periods,
+            datapoints_to_alarm=least or periods,
             comparison_operator=comparison,
             treat_missing_data=missing,
             alarm_description="Scales worker containers; see docs/operations.md#functions-or-processes",

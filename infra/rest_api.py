@@ -38,7 +38,7 @@ ACCESS_LOG = {
     "bytes": "$context.responseLength",
     "total_ms": "$context.responseLatency",
     "function_ms": "$context.integration.latency",
-    "authorizer_ms": "$context.authorizer.latency",
+    "authorizer_error": "$context.authorizer.error",
     "error": "$context.error.message",
     "integration_error": "$context.integration.error",
 }

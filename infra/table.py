@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnElement, Duration, RemovalPolicy
+from aws_cdk import CfnElement, CfnResource, Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+EMPTYING = "Custom::S3AutoDeleteObjectsCustomResourceProvider"
+"""What CDK calls the function by which a bucket is emptied when it is deleted."""
 LIST_INDEX = "list"
 DUE_INDEX = "due"
 TTL_ATTRIBUTE = "x"
@@ -95,6 +98,19 @@ class Bucket(Construct):
             removal_policy=RemovalPolicy.DESTROY if disposable else RemovalPolicy.RETAIN,
             auto_delete_objects=empty_on_delete,
         )
+        if empty_on_delete:
+            self._give_log()
+
+    def _give_log(self) -> None:
+        """CDK's function that empties the bucket gets a log group that is emptied, too; its own is kept for ever."""
+        provider = self.bucket.stack.node.find_child(EMPTYING)
+        handler = provider.node.find_child("Handler")
+        if not isinstance(handler, CfnResource):
+            raise TypeError("the function that empties the bucket is no resource")
+        group = logs.LogGroup(
+            self, "EmptyingLogs", retention=logs.RetentionDays.ONE_WEEK, removal_policy=RemovalPolicy.DESTROY
+        )
+        handler.add_property_override("LoggingConfig", {"LogGroup": group.log_group_name})
 
     @property
     def logical_id(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -71,3 +72,99 @@ def named(statement: Json) -> set[str]:
     """The condition keys of a statement."""
     conditions: dict[str, dict[str, Any]] = statement.get("Condition", {})
     return {key for of_kind in conditions.values() for key in of_kind}
+
+
+LATE = {"AWS/SQS", "AWS/DynamoDB"}
+"""Whose points come a minute or two after their time."""
+
+
+def test_no_alarm_that_fills_gaps_hangs_on_the_last_points_alone(
+    synth: Callable[..., Synthesised], shipped: Synthesised
+) -> None:
+    """A series that is late reads as 0, and an alarm does not look again at a period it has judged."""
+    fargate = {"harness": {"pool": "process", "fargate": {}}, "model": {}}
+    pooled = synth({"stage": "prod", "classes": json.dumps(fargate)})
+    seen = 0
+    for stack in (shipped, pooled):
+        for name, alarm in stack.all("AWS::CloudWatch::Alarm").items():
+            filled = [m for m in alarm.get("Metrics", ()) if "FILL(" in m.get("Expression", "")]
+            above = alarm["ComparisonOperator"] == "GreaterThanThreshold"
+            if filled and above:
+                seen += 1
+                assert alarm["DatapointsToAlarm"] < alarm["EvaluationPeriods"], name
+    assert seen > 8
+
+
+def test_containers_are_added_by_the_longest_wait_of_the_periods_looked_at(synth: Callable[..., Synthesised]) -> None:
+    classes = json.dumps({"harness": {"pool": "process", "fargate": {}}})
+    stack = synth({"stage": "prod", "classes": classes})
+    (more,) = (
+        policy["StepScalingPolicyConfiguration"]
+        for policy in stack.all("AWS::ApplicationAutoScaling::ScalingPolicy").values()
+        if policy["StepScalingPolicyConfiguration"]["AdjustmentType"] == "ChangeInCapacity"
+    )
+    (waiting,) = (a for name, a in stack.all("AWS::CloudWatch::Alarm").items() if "Waiting" in name)
+    # The average, or the last one, may be of a minute that nobody has told of yet: no step is for a wait of 0.
+    assert more["MetricAggregationType"] == "Maximum"
+    assert (waiting["Period"] if "Period" in waiting else waiting["Metrics"][1]["MetricStat"]["Period"]) == 60
+    assert (waiting["DatapointsToAlarm"], waiting["EvaluationPeriods"]) == (1, 5)
+
+
+HTTP_VARIABLES = {
+    *("accountId", "apiId", "authorizer.error", "authorizer.principalId", "awsEndpointRequestId", "dataProcessed"),
+    *("domainName", "domainPrefix", "error.message", "error.messageString", "error.responseType", "extendedRequestId"),
+    *("httpMethod", "identity.sourceIp", "identity.userAgent", "integration.error", "integration.integrationStatus"),
+    *("integration.latency", "integration.requestId", "integration.status", "integrationErrorMessage"),
+    *("integrationLatency", "integrationStatus", "path", "protocol", "requestId", "requestTime", "requestTimeEpoch"),
+    *("responseLatency", "responseLength", "routeKey", "stage", "status"),
+}
+"""Of HTTP APIs (API Gateway, customizing HTTP API access logs); those of users' identities are left out."""
+
+
+def test_the_access_log_names_only_variables_that_an_http_api_has(prod: Synthesised) -> None:
+    (stage,) = prod.all("AWS::ApiGatewayV2::Stage").values()
+    line = json.loads(stage["AccessLogSettings"]["Format"])
+    assert {variable.removeprefix("$context.") for variable in line.values()} <= HTTP_VARIABLES
+
+
+def test_what_services_of_aws_log_lies_where_no_policy_for_each_group_is_needed(shipped: Synthesised) -> None:
+    groups = shipped.all("AWS::Logs::LogGroup")
+    (stage,) = shipped.all("AWS::ApiGatewayV2::Stage").values()
+    written = [stage["AccessLogSettings"]["DestinationArn"]["Fn::GetAtt"][0]]
+    for machine in shipped.all("AWS::StepFunctions::StateMachine").values():
+        (destination,) = machine["LoggingConfiguration"]["Destinations"]
+        written.append(destination["CloudWatchLogsLogGroup"]["LogGroupArn"]["Fn::GetAtt"][0])
+    assert len(written) == 3
+    names = [groups[name]["LogGroupName"] for name in written]
+    assert len(set(names)) == 3
+    assert all(name.startswith("/aws/vendedlogs/") and len(name) <= 512 for name in names)
+    # No other group has a name of ours: two of one name can't be, and a replacement would stop.
+    assert [name for name, group in groups.items() if "LogGroupName" in group] == sorted(
+        written, key=list(groups).index
+    )
+
+
+def test_a_batch_that_fails_leaves_its_reason_in_a_log(shipped: Synthesised, local: Synthesised) -> None:
+    machines = shipped.all("AWS::StepFunctions::StateMachine").values()
+    for machine in machines:
+        logging = machine["LoggingConfiguration"]
+        assert (logging["Level"], logging["IncludeExecutionData"]) == ("ERROR", True)
+    roles = {machine["RoleArn"]["Fn::GetAtt"][0] for machine in machines}
+    allowed = {
+        role["Ref"]
+        for policy in shipped.all("AWS::IAM::Policy").values()
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "logs:CreateLogDelivery" in statement["Action"] and statement["Resource"] == "*"
+        for role in policy["Roles"]
+    }
+    assert roles == allowed
+    assert not [m for m in local.all("AWS::StepFunctions::StateMachine").values() if "LoggingConfiguration" in m]
+
+
+def test_no_function_keeps_its_log_for_ever_not_even_those_that_cdk_adds(synth: Callable[..., Synthesised]) -> None:
+    for context in ({"stage": "dev"}, {"stage": "prod", "api": "rest"}):
+        stack = synth(context)
+        groups = stack.all("AWS::Logs::LogGroup")
+        assert all("RetentionInDays" in group for group in groups.values())
+        for name, function in stack.all("AWS::Lambda::Function").items():
+            assert function.get("LoggingConfig", {}).get("LogGroup", {}).get("Ref") in groups, name

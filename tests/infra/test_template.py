@@ -13,6 +13,7 @@ import pytest
 from functions.adapters import items
 from functions.engine.terms import MAX_LIFE
 from functions.runtime.settings import Settings
+from infra.fanout import DELIVER_LOGS
 from tests.infra.conftest import ONE_CLASS, Synthesised
 
 DAY = 24 * 60 * 60
@@ -199,6 +200,7 @@ def test_no_permission_is_wider_than_the_resources_it_names(prod: Synthesised) -
     resources = [r for s in statements for r in (s["Resource"] if isinstance(s["Resource"], list) else [s["Resource"]])]
     actions = [a for s in statements for a in ([s["Action"]] if isinstance(s["Action"], str) else s["Action"])]
     wild = {prod.text(resource) for resource in resources if "*" in prod.text(resource)}
+    without_resource = [s for s in statements if s["Resource"] == "*"]
     (bucket,) = prod.all("AWS::S3::Bucket")
 
     (machine,) = prod.all("AWS::StepFunctions::StateMachine")
@@ -208,7 +210,10 @@ def test_no_permission_is_wider_than_the_resources_it_names(prod: Synthesised) -
         f"{bucket}.Arn/*",
         f"{executions}{machine}.Name:*",
         f"{executions}{machine}.Name/*:*",
+        "*",
     }
+    # What takes no resource at all: a state machine has its log delivered.
+    assert [statement["Action"] for statement in without_resource] == [sorted(DELIVER_LOGS)]
     assert not [action for action in actions if "*" in action]
     assert not [r for r in prod.all("AWS::IAM::Role").values() if r.get("ManagedPolicyArns")]
 
