@@ -121,7 +121,9 @@ def cdk_environment(environ: Mapping[str, str], endpoint: str) -> dict[str, str]
 def _described(facts: Mapping[str, str], *, endpoint: str, ledger: Path, options: Options) -> LocalStack:
     """The stack as its CloudFormation outputs tell of it."""
     env = json.loads(facts["Settings"])
-    classes = json.loads(env["FANFOLD_CLASSES"])
+    from functions.runtime.settings import Settings  # which the client alone does without
+
+    classes = Settings.from_env(env).classes
     return LocalStack(
         api_url=local_api_url(facts["ApiUrl"], endpoint),
         token="",
@@ -131,7 +133,7 @@ def _described(facts: Mapping[str, str], *, endpoint: str, ledger: Path, options
         bucket=facts["Bucket"],
         stack=STACK,
         ledger=str(ledger),
-        queues={name: given["queues"] for name, given in classes.items()},
+        queues={name: given.queues for name, given in classes.items()},
         env=env,
         functions=json.loads(facts["Functions"]),
         log_groups=json.loads(facts["LogGroups"]),

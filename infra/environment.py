@@ -2,46 +2,63 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Final
+
 from functions.engine.message import DEAD, RESUME
+from functions.runtime.addresses import Addresses
 from infra.config import Config
 
-MAX_BYTES = 4_096
-"""Names and values of all environment variables of a function together (Lambda quotas)."""
-TOKEN = "x" * 12
+MAX_BYTES: Final = 4_096
+"""A function's environment as Lambda counts it (Lambda quotas): a JSON object, every quote in a value escaped."""
+TOKEN: Final = "x" * 12
 """As long as what CloudFormation appends to a name it makes up; an account's number is as long."""
-REGION = "ap-southeast-1"
-"""A long one."""
+HASH: Final = "x" * 8
+"""As long as what CDK appends to a logical id."""
+REGION: Final = "ap-southeast-1"
+"""None is longer."""
 
 
 def check(config: Config) -> None:
     """Raises ValueError where the classes, with their queues' names, would not fit into a function's environment."""
-    size = environment_bytes(config)
+    size = counted(environment(config))
     if size > MAX_BYTES:
         raise ValueError(
-            f"classes: a function's environment would have about {size:,} bytes, the most is {MAX_BYTES:,}"
+            f"classes: a function's environment would have about {size:,} bytes, the most is {MAX_BYTES:,}: take fewer "
+            "classes or lanes, or shorter names"
         )
 
 
-def environment_bytes(config: Config) -> int:
-    """About how much of its environment a function of this deployment fills, in bytes."""
-    settings = config.settings(
-        table=_named(config, "Runs"),
-        bucket=_named(config, "Payloads"),
+def counted(variables: Mapping[str, str]) -> int:
+    """The bytes of an environment as Lambda counts them."""
+    return len(json.dumps(dict(variables)).encode())
+
+
+def environment(config: Config) -> dict[str, str]:
+    """An environment as long as that of a function of this deployment in the region with the longest name."""
+    addresses = Addresses(
+        queues_at=f"https://sqs.{REGION}.amazonaws.com/{TOKEN}/",
+        machines_at=f"arn:aws:states:{REGION}:{TOKEN}:stateMachine:",
         queues={
-            name: {
-                role: f"https://sqs.{REGION}.amazonaws.com/{TOKEN}/{_named(config, f'{name}Queues{role}Lane')}"
-                for role in (*given.lanes, RESUME, DEAD)
-            }
+            name: {role: _named(config, f"{name}Queues{queue}") for role, queue in _queues(tuple(given.lanes)).items()}
             for name, given in config.classes.items()
         },
-        machines={
-            name: f"arn:aws:states:{REGION}:{TOKEN}:stateMachine:{_named(config, f'{name}FanOutMaps')}"
-            for name in config.classes
-        },
+        machines={name: f"{name}FanOutMaps{HASH}-{TOKEN}" for name in config.classes},
     )
-    return sum(len(name) + len(value) for name, value in settings.to_env(brief=True).items())
+    settings = config.settings(
+        table=_named(config, "RunsTable"),
+        # A bucket's name has the stack's in small letters, and a random part as long as others.
+        bucket=_named(config, "PayloadsBucket"),
+        queues={name: {} for name in config.classes},
+    )
+    return settings.to_env(brief=True, addresses=addresses)
+
+
+def _queues(lanes: tuple[str, ...]) -> dict[str, str]:
+    return {**{lane: f"{lane}Lane" for lane in lanes}, RESUME: RESUME, DEAD: DEAD}
 
 
 def _named(config: Config, what: str) -> str:
     """A name as CloudFormation makes it: the stack's, the resource's with CDK's hash, and something random."""
-    return f"{config.stack_name}-{what}{'x' * 8}-{TOKEN}"
+    return f"{config.stack_name}-{what}{HASH}-{TOKEN}"

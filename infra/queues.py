@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, Fn, RemovalPolicy
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -55,6 +55,17 @@ class Queues(Construct):
     def urls(self) -> Mapping[str, str]:
         """Every queue's URL by role, as `ClassSettings.queues` wants it."""
         return {role: queue.queue_url for role, queue in {**self.sources, DEAD: self.dead}.items()}
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Every queue's name by role, lanes first."""
+        return {role: queue.queue_name for role, queue in {**self.sources, DEAD: self.dead}.items()}
+
+    @property
+    def at(self) -> str:
+        """What the URLs of all queues of the account begin with, slash included."""
+        parts = Fn.split("/", self.dead.queue_url)  # https:, nothing, the host, the account, the name
+        return Fn.join("/", [*(Fn.select(number, parts) for number in range(4)), ""])
 
     def _source(self, name: str, visibility: Duration) -> sqs.Queue:
         return sqs.Queue(

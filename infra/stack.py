@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from aws_cdk import Annotations, CfnOutput, Duration, Stack, Tags
+from aws_cdk import Annotations, ArnFormat, CfnOutput, Duration, Stack, Tags
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from functions.engine.terms import KEPT_FOR
+from functions.runtime.addresses import Addresses
 from infra.alarms import Alarms
 from infra.api import Api
 from infra.bedrock import ASK, arn_of
@@ -88,7 +89,7 @@ class FanfoldStack(Stack):
         package = Package(
             code=function_code(compiled=config.layer),
             layers=[dependency_layer(self, architecture=config.architecture)] if config.layer else [],
-            environment=without_maps.to_env(brief=True),
+            environment=without_maps.to_env(brief=True, addresses=self._addresses({})),
             architecture=config.architecture,
             log_retention=LOG_RETENTION[config.disposable],
             tracing=config.tracing,
@@ -112,7 +113,9 @@ class FanfoldStack(Stack):
             queues={class_name: queues.urls for class_name, queues in self.queues.items()},
             machines={class_name: each.machine.state_machine_arn for class_name, each in self.fan_outs.items()},
         )
-        package = replace(package, environment=self.settings.to_env(brief=True))
+        # Lanes, queues and state machines by their names: see `infra.environment`.
+        self.variables = self.settings.to_env(brief=True, addresses=self._addresses(self.fan_outs))
+        package = replace(package, environment=self.variables)
         self.api = Api(self, "Api", config=config, package=package)
         self.workers = {
             class_name: Worker(
@@ -144,6 +147,17 @@ class FanfoldStack(Stack):
             self, "Dashboard", functions=self.functions, queues=self.queues, door=self.api.door, config=config
         )
         self._outputs()
+
+    def _addresses(self, fan_outs: Mapping[str, FanOut]) -> Addresses:
+        """The names of the queues, and of the state machines of these."""
+        return Addresses(
+            queues_at=next(iter(self.queues.values())).at,
+            machines_at=self.format_arn(
+                service="states", resource="stateMachine", resource_name="", arn_format=ArnFormat.COLON_RESOURCE_NAME
+            ),
+            queues={class_name: queues.names for class_name, queues in self.queues.items()},
+            machines={class_name: each.machine.state_machine_name for class_name, each in fan_outs.items()},
+        )
 
     def _mark(self) -> None:
         """What everything here is tagged with, and what is said at synth."""
@@ -248,7 +262,7 @@ class FanfoldStack(Stack):
             "ApiId": (self.api.door.api_id, "Id of the API, for emulators whose host names resolve nowhere"),
             "Table": (self.settings.table, "Name of the table"),
             "Bucket": (self.settings.bucket, "Name of the bucket"),
-            "Settings": (json.dumps(self.settings.to_env(brief=True)), "The functions' environment, as JSON"),
+            "Settings": (json.dumps(self.variables), "The functions' environment, as JSON"),
             "Functions": (
                 json.dumps({name: each.function.function_name for name, each in self.functions.items()}),
                 "Names of the functions, as JSON",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
 from functions.engine.run import HOUR_SECONDS
 from functions.engine.terms import MAX_LEASE, MAX_LIFE
+from functions.runtime.addresses import VARIABLES, Addresses, read
 
 PREFIX = "FANFOLD_"
 MIN_RETENTION_DAYS = 15
@@ -138,12 +140,19 @@ class Settings:
         """One class; raises KeyError for a class that is not configured."""
         return self.classes[class_name]
 
-    def to_env(self, *, brief: bool = False) -> dict[str, str]:
+    def to_env(self, *, brief: bool = False, addresses: Addresses | None = None) -> dict[str, str]:
         """The environment variables that `from_env` turns back into an equal value.
 
-        A `brief` one says only what is not the default: a function's whole environment has 4 KB, which several classes
-        with their queues nearly fill.
+        A `brief` one says only what is not the default. With `addresses` lanes, queues and state machines are told by
+        those: a function's whole environment has 4 KB.
         """
+        if addresses is not None:
+            bare = {
+                name: replace(given, lanes=_CLASS.lanes, queues=_CLASS.queues, state_machine="")
+                for name, given in self.classes.items()
+            }
+            told = replace(self, classes={name: given for name, given in bare.items() if given != _CLASS})
+            return told.to_env(brief=brief) | addresses.to_env()
         chosen = [f for f in fields(self) if not brief or f.name in _FACTS or getattr(self, f.name) != f.default]
         return {PREFIX + f.name.upper(): _encode(getattr(self, f.name), brief=brief) for f in chosen}
 
@@ -151,18 +160,27 @@ class Settings:
     def from_env(cls, environ: Mapping[str, str]) -> Settings:
         """Settings from variables named `FANFOLD_…`; what is absent keeps its default.
 
-        Raises ValueError naming a bad variable.
+        What this version does not know, a newer one's settings, is ignored, with a line in the log. Raises ValueError
+        naming a bad variable.
         """
         given: dict[str, object] = {}
+        for name in sorted(environ.keys() - _KNOWN):
+            if name.startswith(PREFIX):
+                logging.getLogger(__name__).warning("%s is no setting of this version: ignored", name)
+        if addresses := read(environ):
+            given["classes"] = _classes(addresses, environ.get(PREFIX + "CLASSES", "{}"))
         for f in fields(cls):
             text = environ.get(PREFIX + f.name.upper())
-            if text is not None:
+            if text is not None and f.name not in given:
                 try:
                     given[f.name] = _decode(str(f.type), text)
                 except ValueError as error:
                     raise ValueError(f"{PREFIX}{f.name.upper()}={text!r}: {error}") from error
         return cls(**given)  # type: ignore[arg-type]  # names and types come from the fields themselves
 
+
+_CLASS = ClassSettings()
+"""What a class is where nothing is said of it."""
 
 _AT_LEAST_ONE = (
     "index_shards",
@@ -191,6 +209,13 @@ FIXED = frozenset(
 """What no deployment on AWS may set: each of these relies on what other processes, with other settings perhaps, take
 for one of the others. Tests have seconds for them."""
 
+_KNOWN = frozenset(
+    {PREFIX + f.name.upper() for f in fields(Settings)}
+    | VARIABLES
+    | {PREFIX + name for name in ("URL", "TOKEN", "TEE")}
+)
+"""The last three are not settings: where a client finds the API, and where a local worker's metrics go."""
+
 _FACTS = frozenset({"table", "bucket", "classes", "stage"})
 """What a deployment always says of itself."""
 
@@ -204,7 +229,7 @@ def _encode(value: object, *, brief: bool) -> str:
                 name: {
                     f.name: _plain(getattr(c, f.name))
                     for f in fields(c)
-                    if not (brief and getattr(c, f.name) == f.default)
+                    if not (brief and getattr(c, f.name) == getattr(_CLASS, f.name))
                 }
                 for name, c in value.items()
             },
@@ -230,11 +255,22 @@ def _decode(kind: str, text: str) -> object:
                 raise ValueError("must be 0 or 1")
             return text == "1"
         case _:
-            try:
-                return {name: ClassSettings(**_frozen(given)) for name, given in json.loads(text).items()}
-            except (TypeError, AttributeError) as error:
-                raise ValueError(f"no classes that this version knows: {error}") from error
+            return _classes({}, text)
 
 
-def _frozen(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+def _classes(addresses: Mapping[str, Mapping[str, Any]], text: str) -> dict[str, ClassSettings]:
+    """The classes whose addresses are told apart, and what the text says of these and of others."""
+    try:
+        told = {name: _known(name, given) for name, given in json.loads(text).items()}
+        names = [*addresses, *(name for name in told if name not in addresses)]
+        return {name: ClassSettings(**{**addresses.get(name, {}), **told.get(name, {})}) for name in names}
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"no classes that this version knows: {error}") from error
+
+
+def _known(class_name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What this version knows of a class's settings, lists as tuples; the rest is a newer version's."""
+    known = {f.name for f in fields(ClassSettings)}
+    for name in sorted(given.keys() - known):
+        logging.getLogger(__name__).warning("%s of class %s is no setting of this version: ignored", name, class_name)
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in given.items() if n in known}

@@ -38,12 +38,19 @@ class Synthesised:
         return {each["Handler"].split(".")[1]: each for each in ours.values()}
 
     def text(self, value: Any) -> str:
-        """A value with its references replaced: `Ref` by the logical id, `GetAtt` by `id.attribute`."""
+        """A value with its references replaced: `Ref` by the logical id, `GetAtt` by `id.attribute`.
+
+        A queue's URL and its name are both its logical id.
+        """
         match value:
             case str():
                 return value
             case {"Ref": str(name)}:
                 return name
+            case {"Fn::GetAtt": [name, "QueueName"]}:
+                return name
+            case {"Fn::Join": ["/", [{"Fn::Select": _}, *_]]}:
+                return ""  # what the URLs of all queues begin with
             case {"Fn::GetAtt": [name, attribute]}:
                 return f"{name}.{attribute}"
             case {"Fn::Join": [between, parts]}:

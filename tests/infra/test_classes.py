@@ -14,7 +14,8 @@ import pytest
 from functions.runtime.settings import ClassSettings, Settings
 from infra.classes import FILE, LOCAL_CONCURRENCY, MAPPING_CONCURRENCY, ClassConfig, classes_of
 from infra.config import Config
-from infra.environment import MAX_BYTES, check
+from infra.environment import REGION, TOKEN, check, counted
+from infra.environment import environment as longest
 from tests.infra.conftest import Synthesised
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -71,20 +72,59 @@ def test_a_harness_run_has_its_sandbox_to_itself() -> None:
     assert configured(None).classes["harness"].batch_size == 1
 
 
-def test_the_settings_of_two_classes_fit_into_a_functions_environment(shipped: Synthesised) -> None:
-    for function in workers(shipped).values():
-        # A reference becomes a queue's URL or a state machine's ARN: the account, the stack's name, what CDK adds.
-        text = json.dumps(function["Environment"]["Variables"])
-        references = len(re.findall(r'"(?:Ref|Fn::GetAtt)"', text))
-        size = sum(len(name) + len(value) for name, value in environment(shipped, function).items())
-        assert size + 80 * references < MAX_BYTES
+def deployed_environment(stack: Synthesised, function: Mapping[str, Any]) -> dict[str, str]:
+    """A function's environment with the names and the region that CloudFormation will put in, the longest there are."""
+    kinds = {name: resource["Type"] for name, resource in stack.template["Resources"].items()}
+
+    def named(logical_id: str) -> str:
+        of_stack = "" if kinds[logical_id] == "AWS::StepFunctions::StateMachine" else f"{stack.config.stack_name}-"
+        return f"{of_stack}{logical_id}-{TOKEN}"
+
+    def text(value: Any) -> str:
+        match value:
+            case str():
+                return value
+            case {"Ref": "AWS::Region"}:
+                return REGION
+            case {"Ref": "AWS::AccountId"}:
+                return TOKEN
+            case {"Ref": "AWS::Partition"}:
+                return "aws"
+            case {"Ref": name} | {"Fn::GetAtt": [name, "QueueName" | "Name"]}:
+                return named(name)
+            case {"Fn::Join": ["/", [{"Fn::Select": _}, *_]]}:
+                return f"https://sqs.{REGION}.amazonaws.com/{TOKEN}/"
+            case {"Fn::Join": [between, parts]}:
+                return str(between).join(text(part) for part in parts)
+        raise AssertionError(value)
+
+    return {name: text(value) for name, value in function["Environment"]["Variables"].items()}
+
+
+ELEVEN = {name: {} for name in ("model", "harness", "nightly", "reports", "batch", "eu", "us", "slow", "gpu", "a", "b")}
+
+
+def test_eleven_classes_fit_into_a_functions_environment_as_lambda_counts_it(
+    synth: Callable[..., Synthesised], shipped: Synthesised
+) -> None:
+    assert counted(longest(configured(ELEVEN, stage="prod"))) <= 4_096
+    # A stack has at most 500 resources: of so many classes they have to have fewer lanes.
+    many = synth({"stage": "prod", "classes": {name: {"lanes": ["fast", "slow"]} for name in ELEVEN}})
+    for stack, classes in ((shipped, 2), (many, 11)):
+        for function in stack.functions().values():
+            told = deployed_environment(stack, function)
+            assert len(Settings.from_env(told).classes) == classes
+            # Every quote in a value counts twice.
+            size = len(json.dumps(told))
+            assert size <= 4_096
+            # What is counted at synth is no less, and not much more.
+            assert 0 <= counted(longest(stack.config)) - size < 600
 
 
 def test_more_classes_than_a_functions_environment_holds_are_refused_at_synth() -> None:
-    lanes = {"lanes": ["first", "second", "third", "fourth", "fifth"]}
-    check(configured({f"class{number}": lanes for number in range(3)}))
+    check(configured(ELEVEN, stage="prod"))
     with pytest.raises(ValueError, match=r"environment would have about .* bytes, the most is 4,096"):
-        check(configured({f"class{number}": lanes for number in range(6)}))
+        check(configured({f"class{number}": {} for number in range(13)}, stage="prod"))
 
 
 def test_the_example_in_the_documentation_is_a_class_more(synth: Callable[..., Synthesised]) -> None:

@@ -32,7 +32,7 @@ def test_settings_that_came_later_have_their_defaults(session: boto3.Session) ->
 @pytest.mark.parametrize(
     "newer",
     [
-        {"FANFOLD_CLASSES": '{"model": {"lanes": ["normal"], "not_yet_thought_of": 1}}'},
+        {"FANFOLD_QUEUES": "model=normal/a/b"},
         {"FANFOLD_CLASSES": '["model"]'},
         {"FANFOLD_LEASE_SECONDS": "a while"},
         ["no", "environment"],
