@@ -170,6 +170,7 @@ def _told(stack: LocalStack, session: boto3.Session) -> None:
         asyncio.run(telling.refusals())
         for class_name in settings.classes:
             telling.of_holders(settings, class_name)
+        telling.of_a_broken_module()
         telling.of_schedules((Metric.OUTAGES, Metric.PLACES_LEAKED, Metric.PLACES_HEALED, Metric.REPAIRED))
     logs = session.client("logs", endpoint_url=stack.endpoint)
     where = {"logGroupName": stack.log_groups["sweeper"], "logStreamName": f"in-memory-{uuid.uuid4().hex}"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -136,8 +136,8 @@ class Places(MemoryPlaces):
         self._simulation.audit.admissions.reserved += 1
         return reservation
 
-    async def give_back(self, class_name: str, place: Place) -> None:
-        await super().give_back(class_name, place)
+    async def give_back(self, class_name: str, place: Place, *, in_time: Callable[[], bool] = lambda: True) -> None:
+        await super().give_back(class_name, place, in_time=in_time)
         self._simulation.audit.admissions.given_back()
 
     async def write_off(self, class_name: str, place: Place, *, surplus: int, standing: int) -> bool:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from fanfold.emf import MARK
 from functions.engine.errors import Throttled
@@ -24,8 +25,10 @@ from functions.runtime.metrics import Metric
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.sweeper.settle import Settler
 from functions.runtime.sweeper.sweep import sweep
+from functions.runtime.taskmodules import load_tasks
 from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
+from functions.tasks import registry
 from tests.simulation.schedule import play
 from tests.support.builders import a_token
 from tests.support.http import Http, memory_services, settings_with
@@ -50,6 +53,15 @@ def told(settings: Settings) -> Iterator[list[str]]:
     finally:
         telemetry.configure(Settings(debug_sample=0))
     lines += [line for line in heard.getvalue().splitlines() if MARK in line]
+
+
+def of_a_broken_module() -> None:
+    """A process that can't import one of its modules of tasks."""
+    module = registry.BrokenModule(
+        name="functions.tasks.absent", error="ModuleNotFoundError", trace="", tasks=frozenset()
+    )
+    with patch.object(registry, "broken", lambda: (module,)):
+        load_tasks()
 
 
 def of_schedules(wanted: Iterable[Metric]) -> None:
