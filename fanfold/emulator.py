@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import importlib.metadata
 import os
-import runpy
 import shutil
 import signal
 import socket
@@ -22,6 +22,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from fanfold.guard import guarded
 from fanfold.local import LocalError
 
 VERSION = "1.5.33"
@@ -183,7 +184,9 @@ def _be_the_emulator() -> None:
     parser.add_argument("--state", required=True)
     parser.parse_args()
     sys.argv = ["ministack"]
-    runpy.run_module("ministack", run_name="__main__")
+    emulator = importlib.import_module("ministack.app")  # no client needs it
+    emulator.app = guarded(emulator.app)  # type: ignore[attr-defined]
+    emulator.main()
 
 
 if __name__ == "__main__":
