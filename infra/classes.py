@@ -64,7 +64,8 @@ class ClassConfig:
     at least half (R7). `pool` says who works: a function, or processes that somebody runs; then there is no function
     and no mapping, and steps may take `max_step_seconds` (0: the longest the pool allows). `batch_size` is how many
     runs a function is given at once, `item_seconds` the longest attempt at an item of a wide map, `emulated_batches`
-    how many of a map's batches an emulator works on at once. `targets` is how many seconds a run may wait for a
+    how many of a map's batches an emulator works on at once. `map_concurrency` is reserved for the function of batches:
+    so many of all the class's maps at once, and no more. `targets` is how many seconds a run may wait for a
     worker, by lane or `resume`, before an alarm (where it says nothing: `TARGET_SECONDS`). `fargate` has the stack run
     the processes, in containers. Raises ValueError naming what AWS or a rule of ours refuses.
     """
@@ -80,6 +81,7 @@ class ClassConfig:
     reserved_concurrency: int | None = None
     item_seconds: int = 240
     emulated_batches: int = 4
+    map_concurrency: int | None = None
     targets: Mapping[str, int] = field(default_factory=dict)
     fargate: Fargate | None = None
 
@@ -93,6 +95,8 @@ class ClassConfig:
             raise ValueError("max_queue_depth must be at least 0, which is no bound")
         if self.emulated_batches < 1:
             raise ValueError("emulated_batches must be at least 1")
+        if self.map_concurrency is not None and self.map_concurrency < 1:
+            raise ValueError("map_concurrency must be at least 1")
         if self.batch_size not in BATCH_SIZES:
             raise ValueError(f"batch_size must be from {BATCH_SIZES[0]} to {BATCH_SIZES[-1]}")
         if not STEP_MARGIN_SECONDS < self.timeout_seconds <= MAX_FUNCTION_SECONDS:

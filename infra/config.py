@@ -98,6 +98,7 @@ class Config:
                 queues=dict(queues[name]),
                 state_machine=machines.get(name, ""),
                 max_item_seconds=float(given.item_seconds),
+                map_concurrency=given.map_concurrency or 0,
             )
             for name, given in self.classes.items()
         }

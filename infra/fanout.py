@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from aws_cdk import ArnFormat, CfnElement, Duration, Stack
@@ -14,6 +15,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
+from functions.engine.fanout import ANSWERS, DEAD, THROTTLED
 from functions.engine.run import SCHEMA
 from infra.classes import ClassConfig
 from infra.config import MAX_EXPRESS_SECONDS
@@ -35,6 +37,8 @@ DELIVER_LOGS = [
 """What a state machine's role needs to log; these actions take no resource (Step Functions, logging in CloudWatch)."""
 ENDS = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 """How an execution ends. One that succeeded has rung before, but a moment too early: it was not closed then."""
+PATIENCE = 10
+"""How often a batch that may take its time is asked for before its run asks again: for about eight minutes."""
 
 
 class FanOut(Construct):
@@ -61,6 +65,7 @@ class FanOut(Construct):
             timeout=Duration.seconds(config.batch_seconds),
             memory_mb=config.memory_mb,
             description="Works on a batch of a map's items",
+            reserved_concurrency=config.map_concurrency,
         )
         self.role = iam.Role(
             self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"), description=f"Of {name}, alone"
@@ -157,23 +162,35 @@ class FanOut(Construct):
             max_concurrency_path=None if emulated else "$.batches_at_once",
             tolerated_failure_percentage=100,
             map_execution_type=kind,
-            result_path=sfn.JsonPath.DISCARD,
+            # A word of each batch: whether any was never begun is read from the execution's output.
+            result_path=f"$.{ANSWERS}",
         )
-        return batches.item_processor(self._work(), mode=sfn.ProcessorMode.DISTRIBUTED, execution_type=_mode(kind))
+        # The waits of a batch that finds no room, and its work, are within the life of its execution.
+        spare = MAX_EXPRESS_SECONDS - config.batch_seconds
+        tries = int(math.log2(spare + 1)) if express else PATIENCE
+        return batches.item_processor(self._work(tries), mode=sfn.ProcessorMode.DISTRIBUTED, execution_type=_mode(kind))
 
-    def _work(self) -> sfn.Chain:
-        """One batch. A function that died may have died of one item: after a second try each item has one by itself."""
-        work = self._invoke("Work on a batch")
+    def _work(self, tries: int) -> sfn.Chain:
+        """One batch. A function that died may have died of one item: after a second try each item has one by itself.
+
+        What finds no room in so many `tries`, the first after a second and each after twice as long, was never begun
+        and says so; its run asks for it again.
+        """
+        work = self._invoke("Work on a batch", tries)
         work.add_retry(errors=["States.ALL"], interval=Duration.seconds(1), backoff_rate=2, max_attempts=1)
         # Nothing was begun: more calls would be refused just as well.
-        work.add_catch(sfn.Fail(self, "Refused", cause="The function could not be called"), errors=BUSY)
-        work.add_catch(self._apart(), errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
+        work.add_catch(self._answer("Never begun", THROTTLED), errors=BUSY)
+        work.add_catch(self._apart(tries), errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
         return sfn.Chain.start(work)
 
-    def _apart(self) -> sfn.Chain:
+    def _answer(self, name: str, word: str) -> sfn.Pass:
+        return sfn.Pass(self, name, result=sfn.Result.from_string(word))
+
+    def _apart(self, tries: int) -> sfn.Chain:
         """Each item of a batch in a call of its own, as a batch of one: what kills its function is alone by then.
 
         As many at once as in the batch. One that fails leaves no record, which is that item's failure and no other's.
+        What the batch answers is then a word of each item.
         """
         same = {
             "tenant": sfn.JsonPath.string_at("$.tenant"),
@@ -195,14 +212,14 @@ class FanOut(Construct):
             comment="Each item of the batch by itself",
             items_path="$.indexes",
             item_selector={**same, "batch": batch},
-            result_path=sfn.JsonPath.DISCARD,
         )
-        alone = self._invoke("Work on an item")
-        alone.add_catch(sfn.Pass(self, "Given up", comment="It has no record"), errors=["States.ALL"])
+        alone = self._invoke("Work on an item", tries)
+        alone.add_catch(self._answer("Item never begun", THROTTLED), errors=BUSY)
+        alone.add_catch(self._answer("Given up", DEAD), errors=["States.ALL"])
         items.item_processor(alone)
         return sfn.Pass(self, "Apart", parameters={**same, "indexes.$": indexes}).next(items)
 
-    def _invoke(self, name: str) -> tasks.LambdaInvoke:
+    def _invoke(self, name: str, tries: int) -> tasks.LambdaInvoke:
         """A call of the function, repeated while it is refused."""
         call = tasks.LambdaInvoke(
             self,
@@ -212,14 +229,15 @@ class FanOut(Construct):
             payload_response_only=True,
             retry_on_service_exceptions=False,
         )
-        call.add_retry(
-            errors=BUSY,
-            interval=Duration.seconds(1),
-            backoff_rate=2,
-            max_attempts=8,
-            max_delay=Duration.seconds(60),
-            jitter_strategy=sfn.JitterType.FULL,
-        )
+        if tries:
+            call.add_retry(
+                errors=BUSY,
+                interval=Duration.seconds(1),
+                backoff_rate=2,
+                max_attempts=tries,
+                max_delay=Duration.seconds(60),
+                jitter_strategy=sfn.JitterType.FULL,
+            )
         return call
 
     def _ring(self, resume: sqs.Queue) -> tasks.SqsSendMessage:

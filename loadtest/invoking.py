@@ -233,6 +233,11 @@ class _StartsCounted:
         await asyncio.sleep(ANSWER_SECONDS)
         return await self._inner.going(execution)
 
+    async def throttled(self, execution: Any) -> bool:
+        """See `FanOut.throttled`."""
+        self._meter.call("DescribeExecution")
+        return await self._inner.throttled(execution)
+
     async def stop(self, execution: Any) -> None:
         """See `FanOut.stop`."""
         self._meter.call("StopExecution")

@@ -35,12 +35,15 @@ def map_to_list(state: MapState) -> list[Json]:
         state.looks,
         state.failed,
         [item_error_to_list(error) for error in state.errors],
+        # Only where it says something: a record is not longer for what hardly ever happens.
+        *([state.again] if state.again else []),
     ]
 
 
 def map_from_list(packed: list[Json]) -> MapState:
     """What `map_to_list` packed."""
-    via, items, batch_size, batches_at_once, plan, looks, failed, errors = packed
+    via, items, batch_size, batches_at_once, plan, looks, failed, errors, *rest = packed
+    (again,) = rest or (0,)
     return MapState(
         via=Via(via),
         items=items,
@@ -50,6 +53,7 @@ def map_from_list(packed: list[Json]) -> MapState:
         looks=looks,
         failed=failed,
         errors=tuple(item_error_from_list(error) for error in errors),
+        again=again,
     )
 
 

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from functions.adapters.aws import Call, Client, Refused
 from functions.adapters.messages import fairness_group
 from functions.engine.errors import Unavailable
+from functions.engine.fanout import ANSWERS, THROTTLED
 from functions.engine.ports import Execution
 
 RUNNING: Final = "RUNNING"
+SUCCEEDED: Final = "SUCCEEDED"
 
 
 class StepFunctionsFanOut:
-    """A `FanOut`. `call` carries out the calls (the `Aws` object); `machines` has each class's state machine ARN."""
+    """A `FanOut`. `call` carries out the calls (the `Aws` object); `machines` has each class's state machine ARN.
 
-    def __init__(self, call: Call, machines: Mapping[str, str]) -> None:
+    `most` has, for classes with a bound, the most batches an execution works on at once.
+    """
+
+    def __init__(self, call: Call, machines: Mapping[str, str], most: Mapping[str, int] = MappingProxyType({})) -> None:
         self._call = call
         self._machines = machines
+        self._most = most
 
     async def start(self, execution: Execution) -> bool:
         """See `FanOut.start`. A name is remembered for 90 days after its execution's end."""
@@ -29,7 +37,7 @@ class StepFunctionsFanOut:
                 "start_execution",
                 stateMachineArn=self._machine(execution),
                 name=execution.name,
-                input=execution_input(execution),
+                input=execution_input(self._bounded(execution)),
             )
         except Refused as refusal:
             if refusal.code != "ExecutionAlreadyExists":
@@ -47,6 +55,20 @@ class StepFunctionsFanOut:
             return False
         return bool(answer["status"] == RUNNING)
 
+    async def throttled(self, execution: Execution) -> bool:
+        """See `FanOut.throttled`."""
+        try:
+            answer = await self._call(Client.STEP_FUNCTIONS, "describe_execution", executionArn=self._arn(execution))
+        except Refused as refusal:
+            if refusal.code != "ExecutionDoesNotExist":
+                raise
+            return False
+        if answer["status"] != SUCCEEDED or "output" not in answer:
+            return False
+        answers = json.loads(answer["output"]).get(ANSWERS, ())
+        # Of a batch whose items were worked on one by one there is a word of each.
+        return any(THROTTLED in (words if isinstance(words, list) else [words]) for words in answers)
+
     async def stop(self, execution: Execution) -> None:
         """See `FanOut.stop`."""
         try:
@@ -60,6 +82,10 @@ class StepFunctionsFanOut:
             # Ended already: AWS answers nothing of the kind, an emulator does.
             if refusal.code not in ("ExecutionDoesNotExist", "ValidationException"):
                 raise
+
+    def _bounded(self, execution: Execution) -> Execution:
+        most = self._most.get(execution.class_name, execution.batches_at_once)
+        return replace(execution, batches_at_once=min(execution.batches_at_once, most))
 
     def _machine(self, execution: Execution) -> str:
         if execution.class_name not in self._machines:

@@ -26,6 +26,7 @@ from functions.engine.events import (
     MapEnded,
     MapRang,
     MapSeen,
+    MapThrottled,
     Move,
     Noticed,
     Overgrown,
@@ -35,7 +36,7 @@ from functions.engine.events import (
 from functions.engine.fork import taken_over
 from functions.engine.journal import EventType
 from functions.engine.lease import abandoned
-from functions.engine.maps import end_map, looked_at, rang
+from functions.engine.maps import ask_again, end_map, looked_at, rang
 from functions.engine.progress import advance
 from functions.engine.retry import delay
 from functions.engine.run import Fault, Reason, Run, Status, StepStatus, fault_view
@@ -101,6 +102,9 @@ def decide(
             case MapSeen():
                 if _open_elsewhere(draft, event.step, event.attempt):
                     looked_at(draft, event)
+            case MapThrottled():
+                if _open_elsewhere(draft, event.step, event.attempt):
+                    ask_again(draft, event)
             case MapRang():
                 if _open_elsewhere(draft, event.step):
                     rang(draft, event.step)

@@ -93,6 +93,18 @@ class MapSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MapThrottled:
+    """A map's execution has ended, and some of its items were never begun: there was no room for their functions.
+
+    `again` is that of the state which was looked at; they are listed for the execution after it.
+    """
+
+    step: str
+    attempt: int
+    again: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapRang:
     """A map elsewhere says that it has ended: its holder should look."""
 
@@ -170,6 +182,6 @@ class RedriveAsked:
 
 
 Move = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
-MapEvent = MapEnded | MapSeen | MapRang | MapBroken
+MapEvent = MapEnded | MapSeen | MapThrottled | MapRang | MapBroken
 AttemptEvent = AttemptSucceeded | AttemptFailed | AttemptNotBegun | Emitted
 Event = Move | Noticed | Claimed | AttemptEvent | Renewed | Swept | Overgrown | MapEvent

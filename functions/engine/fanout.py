@@ -28,6 +28,14 @@ MAX_EXECUTION_NAME = 80
 """Step Functions' longest execution name."""
 
 
+ANSWERS = "answers"
+"""In the output of an execution of a map: what each of its batches answered, a word, or one for each of its items."""
+THROTTLED = "throttled"
+"""The word for a batch or an item that was never begun."""
+DEAD = "dead"
+"""The word for an item of which its function died; there is no record of it."""
+
+
 class Via(StrEnum):
     """Where the items of a map are worked on."""
 
@@ -81,7 +89,8 @@ class MapState:
     """What a run's record holds of a map, pinned when its step starts (R9).
 
     `via` is never `auto`. `plan` is dropped when the map has ended; `looks` counts how often it was
-    found still going elsewhere; `failed` is None until it has ended, `errors` are the first of them.
+    found still going elsewhere; `failed` is None until it has ended, `errors` are the first of them. `again` counts
+    the executions after the first in this try: each is asked for the items that those before could not begin.
     """
 
     via: Via
@@ -92,6 +101,7 @@ class MapState:
     looks: int = 0
     failed: int | None = None
     errors: tuple[ItemError, ...] = ()
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +218,12 @@ def missing(items: int, records: Collection[MapRecord], plan: str) -> Sequence[i
     return [index for index in range(items) if index not in done]
 
 
+def unended(items: int, records: Collection[MapRecord], *, plan: str, try_number: int) -> Sequence[int]:
+    """The indexes of the items that no record of this try, and no success before it, tells of."""
+    found = known(records, plan=plan, try_number=try_number)
+    return [index for index in range(items) if index not in found]
+
+
 def fold(items: int, records: Collection[MapRecord], *, plan: str, try_number: int) -> Folded:
     """What a try's records add up to, with the successes of the tries before it.
 
@@ -229,21 +245,21 @@ def _unrecorded(index: int) -> ItemResult:
     return ItemResult(index=index, error=ItemError(index=index, type="no_result", message=message))
 
 
-def execution_name(run_id: str, submission: str, step: str, try_number: int) -> str:
+def execution_name(run_id: str, submission: str, step: str, try_number: int, again: int = 0) -> str:
     """The execution of a map step in a try of a run: the same for whoever starts it, and for no other.
 
-    A step name too long for it is cut and gets a checksum instead of the rest.
+    `again` is that of the map's state. A step name too long for it is cut and gets a checksum instead of the rest.
     """
-    head, tail = f"{run_id}-", f"-{try_number}-{submission}"
+    head, tail = f"{run_id}-", f"-{try_number}{f'.{again}' if again else ''}-{submission}"
     room = MAX_EXECUTION_NAME - len(head) - len(tail)
     if len(step) > room:
         step = f"{step[: room - 9]}-{zlib.crc32(step.encode()):08x}"
     return f"{head}{step}{tail}"
 
 
-def batches_key(plan: BlobRef) -> str:
-    """Where the list of a plan's batches lies, which the state machine reads."""
-    return f"{plan.key}.batches"
+def batches_key(plan: BlobRef, again: int = 0) -> str:
+    """Where the list of a plan's batches lies, which the state machine reads; `again` is that of the map's state."""
+    return f"{plan.key}.batches{f'.{again}' if again else ''}"
 
 
 def batches_json(batches: Sequence[Batch]) -> bytes:

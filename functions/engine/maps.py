@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from functions.engine.draft import Draft
 from functions.engine.effects import Ring, StartMap
-from functions.engine.events import MapEnded, MapSeen
+from functions.engine.events import MapEnded, MapSeen, MapThrottled
 from functions.engine.expressions import ExpressionError
 from functions.engine.fanout import ItemError, MapState, Via, batch_size, plan_of
 from functions.engine.findings import kind_of
@@ -21,6 +21,10 @@ from functions.engine.workflow import OnInterrupt, Step, Workflow
 FIRST_LOOK = timedelta(minutes=5)
 LAST_LOOK = timedelta(hours=1)
 """A map elsewhere that says nothing is looked at after 5 minutes, then after twice as long each time, up to an hour."""
+FIRST_AGAIN = timedelta(seconds=10)
+LAST_AGAIN = timedelta(minutes=5)
+"""Items that were never begun are asked for again after 10 s, then after twice as long each time, up to 5 minutes:
+Lambda adds 1,000 executions to a function every 10 s; what an account has in all somebody has to give back first."""
 
 AFTER_RING = (timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=5))
 """One that says that it has ended, and still goes on, is looked at after these: its last state rings before its
@@ -74,7 +78,20 @@ def looked_at(draft: Draft, event: MapSeen) -> None:
     assert state.map is not None, "only a map is looked at so"
     looks = -len(AFTER_RING) if event.rang else state.map.looks
     pause = AFTER_RING[looks] if looks < 0 else min(FIRST_LOOK * 2 ** min(looks + 1, 10), LAST_LOOK)
-    draft.step(name, due_at=draft.now + pause, map=replace(state.map, looks=looks + 1))
+    _look_in(draft, name, pause, replace(state.map, looks=looks + 1))
+
+
+def ask_again(draft: Draft, event: MapThrottled) -> None:
+    """Some items of the map were never begun: the next look has another execution work on them. No item has failed."""
+    state = draft.steps[event.step].map
+    assert state is not None, "only a map is asked for so"
+    if state.again == event.again:
+        pause = min(FIRST_AGAIN * 2 ** min(state.again, 10), LAST_AGAIN)
+        _look_in(draft, event.step, pause, replace(state, looks=0, again=state.again + 1))
+
+
+def _look_in(draft: Draft, name: str, pause: timedelta, state: MapState) -> None:
+    draft.step(name, due_at=draft.now + pause, map=state)
     if draft.status is Status.WAITING:
         due = draft.first_timer
         if runnable(draft.run) and draft.run.due_at is not None:

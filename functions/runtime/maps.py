@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from functions.engine.errors import NotFound
-from functions.engine.events import AttemptFailed, MapEnded, MapSeen
+from functions.engine.events import AttemptFailed, MapEnded, MapSeen, MapThrottled
 from functions.engine.fanout import (
     Batch,
     Folded,
@@ -23,10 +23,10 @@ from functions.engine.fanout import (
     digest,
     execution_name,
     fold,
-    known,
     missing,
     progress,
     split,
+    unended,
 )
 from functions.engine.ports import Execution, MapKey
 from functions.engine.run import Fault, Run, StepState
@@ -56,14 +56,14 @@ def execution_of(run: Run, step: str) -> Execution:
     if not isinstance(state.plan, BlobRef):
         raise TypeError("the plan of a map elsewhere is in S3 before the record names it")
     return Execution(
-        name=execution_name(run.id, run.submission, step, run.try_number),
+        name=execution_name(run.id, run.submission, step, run.try_number, state.again),
         class_name=run.class_name,
         tenant=run.tenant,
         run_id=run.id,
         submission=run.submission,
         step=step,
         try_number=run.try_number,
-        batches=batches_key(state.plan),
+        batches=batches_key(state.plan, state.again),
         batches_at_once=state.batches_at_once,
     )
 
@@ -117,20 +117,28 @@ class Maps:
 
     async def look(
         self, run: Run, workflow: Workflow, step: str, *, rang: bool = False
-    ) -> MapSeen | MapEnded | AttemptFailed:
+    ) -> MapSeen | MapThrottled | MapEnded | AttemptFailed:
         """Whether an open map elsewhere goes on; one that was never started is started by this very look.
 
         `rang`: it says that it has ended. Once every item has its record it has, whatever Step Functions tells of the
         execution, which lags.
         """
         state, attempt = state_of(run.steps[step]), run.steps[step].attempts
+        plan = digest(state.plan)
         records = await self.records(run, step)
-        if len(known(records, plan=digest(state.plan), try_number=run.try_number)) < state.items:
+        if unended(state.items, records, plan=plan, try_number=run.try_number):
             execution, fan_out = execution_of(run, step), self._services.fan_out
             if await fan_out.start(execution) or await fan_out.going(execution):
                 return MapSeen(step=step, attempt=attempt, rang=rang)
-            # What was recorded meanwhile; what still is not has failed.
+            # What was recorded meanwhile; what still is not has failed, unless there was no room for it.
             records = await self.records(run, step)
+            left = unended(state.items, records, plan=plan, try_number=run.try_number)
+            if left and await fan_out.throttled(execution):
+                # Who looks at the same time lists the same items or fewer: whichever list stands, none is missing.
+                assert isinstance(state.plan, BlobRef), "a map elsewhere has its plan in S3"
+                batches = batches_json(split(left, state.batch_size))
+                await self._services.blobs.put(batches_key(state.plan, state.again + 1), batches)
+                return MapThrottled(step=step, attempt=attempt, again=state.again)
         folded = fold(state.items, records, plan=digest(state.plan), try_number=run.try_number)
         return await self.ended(run, workflow, step, folded)
 

@@ -26,7 +26,8 @@ class ClassSettings:
     """One pool of workers: its lanes (best first), bound of queued runs (0: none), longest step in seconds.
 
     `queues` maps each lane, `resume` and `dead` to a queue URL. `state_machine` is the ARN of the one that works on
-    wide maps ("": all maps stay with their workers), `max_item_seconds` the longest attempt at an item there.
+    wide maps ("": all maps stay with their workers), `max_item_seconds` the longest attempt at an item there,
+    `map_concurrency` the most batches of a map at once there (0: as many as the map asks for).
     """
 
     lanes: tuple[str, ...] = ("normal",)
@@ -35,6 +36,7 @@ class ClassSettings:
     queues: Mapping[str, str] = field(default_factory=dict)
     state_machine: str = ""
     max_item_seconds: float = 240
+    map_concurrency: int = 0
 
 
 def _default_classes() -> Mapping[str, ClassSettings]:

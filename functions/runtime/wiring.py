@@ -267,7 +267,9 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
         secrets=DynamoSecrets(call, settings.table),
         map_records=DynamoMapRecords(call, settings.table),
         fan_out=StepFunctionsFanOut(
-            call, {name: c.state_machine for name, c in settings.classes.items() if c.state_machine}
+            call,
+            {name: c.state_machine for name, c in settings.classes.items() if c.state_machine},
+            {name: c.map_concurrency for name, c in settings.classes.items() if c.map_concurrency},
         ),
         clock=clock,
         ids=ids,

@@ -72,6 +72,9 @@ class Executions:
     async def going(self, execution: Execution) -> bool:
         return not self.over
 
+    async def throttled(self, execution: Execution) -> bool:
+        return False
+
     async def stop(self, execution: Execution) -> None:
         """Nothing goes on."""
 

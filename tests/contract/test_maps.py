@@ -105,8 +105,11 @@ async def test_an_execution_goes_on_until_it_is_stopped(backend: Backend) -> Non
     assert not await fan_out.going(EXECUTION)
     assert await fan_out.start(EXECUTION)
     assert await fan_out.going(EXECUTION)
+    assert not await fan_out.throttled(EXECUTION)
     await fan_out.stop(EXECUTION)
     assert not await fan_out.going(EXECUTION)
+    # Broken off is not the same as never begun.
+    assert not await fan_out.throttled(EXECUTION)
 
 
 async def test_a_name_is_started_once(backend: Backend) -> None:

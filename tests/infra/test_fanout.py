@@ -14,7 +14,7 @@ from functions.engine.fanout import Batch
 from functions.engine.message import Wake
 from functions.engine.ports import Execution
 from functions.runtime.settings import Settings
-from functions.runtime.worker.mapbatch import Order
+from functions.runtime.worker.mapbatch import BatchEnd, Order
 from infra.classes import ClassConfig
 from tests.infra.conftest import Synthesised
 
@@ -83,7 +83,7 @@ def test_a_batch_whose_function_dies_twice_is_asked_for_item_by_item(prod: Synth
 
     assert [retry["MaxAttempts"] for retry in work["Retry"] if retry["ErrorEquals"] == ["States.ALL"]] == [1]
     assert (any_other["ErrorEquals"], any_other["Next"], any_other["ResultPath"]) == (["States.ALL"], "Apart", None)
-    assert states[busy["Next"]]["Type"] == "Fail", "what was refused is not asked for more often still"
+    assert states[busy["Next"]]["Type"] == "Pass", "what was refused is not asked for item by item"
     assert "Lambda.TooManyRequestsException" in busy["ErrorEquals"]
 
     assert apart["Parameters"]["indexes.$"] == "States.ArrayRange($.batch.from, States.MathAdd($.batch.to, -1), 1)"
@@ -97,7 +97,14 @@ def test_a_batch_whose_function_dies_twice_is_asked_for_item_by_item(prod: Synth
 
     (alone,) = (state for state in items["ItemProcessor"]["States"].values() if state["Type"] == "Task")
     assert [retry["ErrorEquals"] for retry in alone["Retry"]] == [busy["ErrorEquals"]], "one call, unless refused"
-    assert [catch["ErrorEquals"] for catch in alone["Catch"]] == [["States.ALL"]], "and none of the others with it"
+    refused, dead = alone["Catch"]
+    assert (refused["ErrorEquals"], dead["ErrorEquals"]) == (busy["ErrorEquals"], ["States.ALL"])
+    words = [items["ItemProcessor"]["States"][catch["Next"]] for catch in (refused, dead)]
+    assert [word["Result"] for word in words] == ["throttled", "dead"]
+    assert all(word["End"] for word in words)
+    # What the batch answers then is a word of each item, and none of the causes.
+    assert items["End"]
+    assert "ResultPath" not in items
 
 
 def test_the_end_of_an_execution_rings_in_the_classs_resume_queue(prod: Synthesised) -> None:
@@ -160,3 +167,49 @@ def test_an_emulator_is_given_a_number_of_batches_at_once_since_it_reads_none(lo
 
     assert batches["MaxConcurrency"] == 4
     assert "MaxConcurrencyPath" not in batches
+
+
+def test_a_batch_that_finds_no_room_says_so_while_its_execution_lives(
+    synth: Callable[..., Synthesised], prod: Synthesised
+) -> None:
+    def waits(stack: Synthesised) -> tuple[Any, int]:
+        states = definition(stack)["States"]["Batches"]["ItemProcessor"]["States"]
+        work = states["Work on a batch"]
+        busy = [retry for retry in work.get("Retry", ()) if "Lambda.TooManyRequestsException" in retry["ErrorEquals"]]
+        catch, _ = work["Catch"]
+        assert "Lambda.TooManyRequestsException" in catch["ErrorEquals"]
+        assert "States.ALL" not in catch["ErrorEquals"]  # what died was begun
+        assert states[catch["Next"]] == {"Type": "Pass", "Result": "throttled", "End": True}
+        seconds = [min(retry["IntervalSeconds"] * 2**n, 60) for retry in busy for n in range(retry["MaxAttempts"])]
+        assert all(retry["JitterStrategy"] == "FULL" for retry in busy)
+        return definition(stack)["States"]["Batches"]["ItemProcessor"]["ProcessorConfig"]["ExecutionType"], sum(seconds)
+
+    assert waits(prod) == ("EXPRESS", 15)
+    for item_seconds in (1, 100, 255):
+        stack = synth({"stage": "dev", "classes": {"model": {"item_seconds": item_seconds}}})
+        kind, seconds = waits(stack)
+        assert kind == "EXPRESS"
+        assert stack.functions()["fanout"]["Timeout"] + seconds <= 300
+    assert waits(synth({"stage": "dev", "classes": {"model": {"item_seconds": 800}}})) == ("STANDARD", 303)
+
+
+def test_what_the_batches_answered_is_the_executions_output(prod: Synthesised) -> None:
+    states = definition(prod)["States"]
+
+    assert states["Batches"]["ResultPath"] == "$.answers"
+    assert states["Ring"]["ResultPath"] is None
+    # The answers of ten thousand batches of one item, each asked for by itself, and what the execution was given, are
+    # an output.
+    longest = [max((*map(str, BatchEnd), "throttled", "dead"), key=len)]
+    assert len(json.dumps([longest] * Settings().max_map_items)) + 8_192 < 256 * 1_024
+
+
+def test_a_class_may_bound_what_its_maps_take(synth: Callable[..., Synthesised], prod: Synthesised) -> None:
+    stack = synth({"stage": "dev", "classes": {"model": {"map_concurrency": 40}}})
+    environment = {k: stack.text(v) for k, v in stack.functions()["worker"]["Environment"]["Variables"].items()}
+
+    assert stack.functions()["fanout"]["ReservedConcurrentExecutions"] == 40
+    assert Settings.from_env(environment).classes["model"].map_concurrency == 40
+    assert "ReservedConcurrentExecutions" not in prod.functions()["fanout"]
+    with pytest.raises(ValueError, match="map_concurrency"):
+        ClassConfig(map_concurrency=0)

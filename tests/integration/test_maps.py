@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -111,3 +111,46 @@ def test_cancelling_the_run_stops_the_execution(client: Client, step_functions: 
     assert client.wait(run_id, timeout=60)["status"] == "cancelled"
     (execution,) = executions(step_functions, run_id)
     assert execution["status"] == "ABORTED"
+
+
+@pytest.fixture
+def no_room(stack: LocalStack, step_functions: Any) -> Iterator[Callable[[], None]]:
+    """Lambda refuses every batch, until what this gives is called."""
+    functions = elsewhere.session(stack.endpoint).client("lambda")
+    batches = [f["FunctionName"] for f in functions.list_functions()["Functions"] if "Batch" in f["FunctionName"]]
+    machines = [m["stateMachineArn"] for m in step_functions.list_state_machines()["stateMachines"]]
+    written = {arn: step_functions.describe_state_machine(stateMachineArn=arn)["definition"] for arn in machines}
+
+    def room() -> None:
+        for name in batches:
+            functions.delete_function_concurrency(FunctionName=name)
+
+    for name in batches:
+        functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+    for arn, definition in written.items():
+        # The embedded emulator's state machines have another word for a call that Lambda throttled.
+        adapted = definition.replace("Lambda.TooManyRequestsException", "Lambda.Unknown")
+        assert adapted != definition
+        step_functions.update_state_machine(stateMachineArn=arn, definition=adapted)
+    yield room
+    room()
+    for arn, definition in written.items():
+        step_functions.update_state_machine(stateMachineArn=arn, definition=definition)
+    functions.close()
+
+
+def test_items_that_find_no_room_are_asked_for_again_until_there_is_some(
+    client: Client, step_functions: Any, no_room: Callable[[], None]
+) -> None:
+    client.apply(wide("crowded", given={"value": "${item}"}))
+    run_id = client.submit("crowded", {"items": [1, 2, 3]})["id"]
+    for _ in range(600):
+        if len(executions(step_functions, run_id)) > 1:
+            break
+        time.sleep(0.1)
+    assert client.get(run_id)["status"] == "waiting"
+    no_room()
+    run = client.wait(run_id, timeout=120)
+    assert (run["status"], run["error"]) == ("succeeded", None)
+    assert run["output"] == [{"value": 1}, {"value": 2}, {"value": 3}]
+    assert len(executions(step_functions, run_id)) >= 2

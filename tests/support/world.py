@@ -72,7 +72,7 @@ class Elsewhere:
 
     def __init__(self, inner: MemoryFanOut) -> None:
         self.inner = inner
-        self.going, self.stop = inner.going, inner.stop
+        self.going, self.stop, self.throttled = inner.going, inner.stop, inner.throttled
 
     async def start(self, execution: Execution) -> bool:
         """See `FanOut.start`."""

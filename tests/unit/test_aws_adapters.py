@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from functions.adapters.dynamo import BATCH_TRIES, DynamoRunStore
 from functions.adapters.items import head_key, to_item
 from functions.adapters.places import DynamoPlaces
 from functions.adapters.sqs import SqsQueue, received
+from functions.adapters.stepfunctions import StepFunctionsFanOut
 from functions.engine.errors import Conflict, NewerSchema, QueueFull, Throttled, Unanswered, Unavailable
-from functions.engine.ports import Absent, Outgoing
+from functions.engine.ports import Absent, Execution, Outgoing
 from functions.engine.run import Place
 from tests.support.builders import LANE, a_run, a_wake, an_envelope, key_of
 from tests.support.calls import ScriptedCall
@@ -164,3 +166,43 @@ async def test_messages_sent_together_take_a_call_for_ten_and_for_a_mebibyte() -
     assert await batches(*[1] * 25) == [10, 10, 5]
     assert await batches(*[500_000] * 5) == [2, 2, 1]
     assert await batches(1, 1_000_000, 100_000, 1) == [2, 2]
+
+
+MACHINES = {"model": "arn:aws:states:us-east-1:123456789012:stateMachine:Maps"}
+EXECUTION = Execution(
+    name="r1-files-1-s1",
+    class_name="model",
+    tenant="acme",
+    run_id="r1",
+    submission="s1",
+    step="files",
+    try_number=1,
+    batches="acme/r1/s1/files/map-1-w1.batches",
+    batches_at_once=4,
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "throttled"),
+    [
+        ({"status": "SUCCEEDED", "output": json.dumps({"try": 1, "answers": ["recorded", "throttled"]})}, True),
+        ({"status": "SUCCEEDED", "output": json.dumps({"try": 1, "answers": ["recorded", "known"]})}, False),
+        ({"status": "SUCCEEDED", "output": json.dumps({"try": 1, "answers": [["dead", "throttled"]]})}, True),
+        ({"status": "SUCCEEDED", "output": json.dumps({"try": 1, "answers": ["known", ["dead", "recorded"]]})}, False),
+        ({"status": "SUCCEEDED", "output": json.dumps({"try": 1})}, False),  # started by a version that did not ask
+        ({"status": "SUCCEEDED"}, False),
+        ({"status": "RUNNING"}, False),
+        ({"status": "ABORTED"}, False),
+        (Refused("ExecutionDoesNotExist", "there is none"), False),
+    ],
+)
+async def test_an_execution_tells_whether_some_of_its_batches_found_no_room(answer: Any, throttled: bool) -> None:
+    assert await StepFunctionsFanOut(ScriptedCall(answer), MACHINES).throttled(EXECUTION) is throttled
+
+
+@pytest.mark.parametrize(("most", "asked"), [({}, 4), ({"model": 2}, 2), ({"model": 40}, 4), ({"other": 1}, 4)])
+async def test_a_map_asks_for_no_more_batches_at_once_than_its_class_may_have(most: Any, asked: int) -> None:
+    call = ScriptedCall({})
+    assert await StepFunctionsFanOut(call, MACHINES, most).start(EXECUTION)
+    ((_, given),) = call.asked
+    assert json.loads(given["input"])["batches_at_once"] == asked

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from functions.adapters.memory.fanout import NoRoom
 from functions.engine.events import CancelAsked, PauseAsked, RedriveAsked, ResumeAsked
 from functions.engine.message import Wake
 from functions.engine.run import Run, Status, StepStatus
@@ -595,3 +597,72 @@ async def test_at_most_once_holds_for_the_items_of_a_map() -> None:
     assert fault is not None
     assert fault.type == "interrupted"
     assert max(started(world).values()) == 1
+
+
+# --- no room --------------------------------------------------------------------------------------
+
+
+@virtually
+async def test_items_that_were_never_begun_for_want_of_room_are_asked_for_again_and_none_has_failed() -> None:
+    world = World(settings=with_fan_out())
+    envelope = await world.submit(await world.register(a_map(max_concurrency=8)), [{"out": n} for n in range(40)])
+    room = {"left": 3}
+
+    async def with_little_room(event: Any) -> Any:
+        if room["left"] == 0:
+            raise NoRoom
+        room["left"] -= 1
+        return await world.batch(event)
+
+    world.fan_out.inner.work = with_little_room
+    async with world.worker():
+        for _ in range(8):  # half an hour without much room: far beyond what the state machine waits for
+            await asyncio.sleep(240)
+            room["left"] = 2
+        room["left"] = 1_000
+        run = await world.ended(envelope)
+    assert (run.status, run.output) == (Status.SUCCEEDED, list(range(40)))
+    assert set(started(world).values()) == {1}
+    # Each of another name, and none for what was done before.
+    assert len(world.fan_out.inner.executions) > 3
+    listed = [json.loads(world.blobs.read(e.batches)) for e in world.fan_out.inner.started]
+    assert [sum(b["to"] - b["from"] for b in batches) for batches in listed][:2] == [40, 34]
+
+
+@virtually
+async def test_a_map_that_finds_no_room_is_asked_for_ever_more_rarely_until_its_runs_time_is_over() -> None:
+    world = World(settings=with_fan_out())
+    document = a_map() | {"timeout": "1h"}
+    envelope = await world.submit(await world.register(document), [{"out": n} for n in range(4)])
+
+    async def without_room(event: Any) -> Any:
+        raise NoRoom
+
+    world.fan_out.inner.work = without_room
+    async with world.worker():
+        run = await world.ended(envelope, within=4_000)
+    assert (run.status, run.error and run.error.type) == (Status.FAILED, "timed_out")
+    # 10, 20, 40, 80, 160 s, then every 5 minutes of the hour.
+    assert 14 <= len(world.fan_out.inner.executions) <= 17
+
+
+@virtually
+async def test_a_worker_that_holds_the_run_asks_again_too() -> None:
+    world = World(settings=with_fan_out())
+    document = a_map()
+    document["steps"]["beside"] = {"task": "probe.play", "input": {"out": 1, "ms": 100_000}, "timeout": "200s"}
+    envelope = await world.submit(await world.register(document), [{"out": n} for n in range(4)])
+    refused = {"left": 2}
+
+    async def at_first_without_room(event: Any) -> Any:
+        if refused["left"]:
+            refused["left"] -= 1
+            raise NoRoom
+        return await world.batch(event)
+
+    world.fan_out.inner.work = at_first_without_room
+    async with world.worker():
+        run = await world.ended(envelope)
+    assert run.status is Status.SUCCEEDED
+    assert len(world.fan_out.inner.executions) == 2
+    assert run.steps["each"].finished_at < run.steps["beside"].finished_at  # type: ignore[operator]  # both ended

@@ -26,6 +26,10 @@ Work = Callable[[Mapping[str, Any]], Awaitable[object]]
 """Works on one batch, given the event of the fan-out function; raising is the function's failure."""
 
 
+class NoRoom(Exception):
+    """What works on batches has no room for this one: nothing of it was begun."""
+
+
 class MemoryFanOut:
     """A `FanOut`. `work` is the fan-out function; without one, executions stand still until they are stopped.
 
@@ -38,11 +42,17 @@ class MemoryFanOut:
         self.work = work
         self._executions: dict[str, tuple[Execution, asyncio.Task[None]]] = {}
         self._closed: dict[str, float] = {}
+        self._throttled: set[str] = set()
 
     @property
     def executions(self) -> Mapping[str, bool]:
         """The executions there have been, by name, and whether they go on: for tests to look at."""
         return {name: not task.done() for name, (_, task) in self._executions.items()}
+
+    @property
+    def started(self) -> list[Execution]:
+        """What was started, in that order: for tests to look at."""
+        return [execution for execution, _ in self._executions.values()]
 
     async def start(self, execution: Execution) -> bool:
         """See `FanOut.start`. Of one that is open Step Functions says each time that it was started."""
@@ -57,6 +67,10 @@ class MemoryFanOut:
         closed = self._closed.get(execution.name)
         lags = closed is not None and asyncio.get_running_loop().time() < closed + LAG_SECONDS
         return lags or self.executions.get(execution.name, False)
+
+    async def throttled(self, execution: Execution) -> bool:
+        """See `FanOut.throttled`."""
+        return execution.name in self._throttled and not await self.going(execution)
 
     async def stop(self, execution: Execution) -> None:
         """See `FanOut.stop`. Like the service it tells of the end of an execution that is broken off."""
@@ -94,15 +108,18 @@ class MemoryFanOut:
         }
         async with at_once:
             for _ in range(TRIES):
-                if await self._works({**order, "batch": batch}):
+                if await self._works(execution, {**order, "batch": batch}):
                     return
             singles = [{"from": index, "to": index + 1} for index in range(batch["from"], batch["to"])]
-            await asyncio.gather(*(self._works({**order, "batch": single}) for single in singles))
+            await asyncio.gather(*(self._works(execution, {**order, "batch": single}) for single in singles))
 
-    async def _works(self, event: Mapping[str, Any]) -> bool:
+    async def _works(self, execution: Execution, event: Mapping[str, Any]) -> bool:
+        """Whether it need not be asked for again here: it is done, or was refused."""
         assert self.work is not None, "an execution without a function has no batches under way"
         try:
             await self.work(event)
+        except NoRoom:
+            self._throttled.add(execution.name)
         except Exception:  # the function's failure, whatever it is; the state machine tolerates all of them
             return False
         return True

@@ -63,5 +63,11 @@ class FanOut(Protocol):
     async def going(self, execution: Execution) -> bool:
         """Whether it goes on."""
 
+    async def throttled(self, execution: Execution) -> bool:
+        """Whether one that has ended could not begin some of its batches: nobody had room for them.
+
+        False where that is not known, as of one that was broken off.
+        """
+
     async def stop(self, execution: Execution) -> None:
         """End it, if it goes on; batches already begun may be carried through."""

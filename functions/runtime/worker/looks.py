@@ -8,7 +8,7 @@ from dataclasses import replace
 from functions.engine.decide import decide
 from functions.engine.effects import StartAttempt
 from functions.engine.errors import Conflict
-from functions.engine.events import AttemptFailed, MapEnded, MapRang, MapSeen
+from functions.engine.events import AttemptFailed, MapEnded, MapRang, MapSeen, MapThrottled
 from functions.engine.ports import Moment, Replaces
 from functions.engine.run import Run
 from functions.engine.terms import Terms
@@ -17,7 +17,7 @@ from functions.runtime.maps import Maps
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
-Sight = MapSeen | MapEnded | AttemptFailed
+Sight = MapSeen | MapThrottled | MapEnded | AttemptFailed
 """What a look at a map found."""
 
 
@@ -37,7 +37,7 @@ class Looks:
         workflow = await self._workflows.of(run)
         return [await self._maps.look(run, workflow, step, rang=step == rang) for step in steps]
 
-    async def note(self, run: Run, news: Sequence[MapSeen | MapRang], terms: Terms) -> Run | None:
+    async def note(self, run: Run, news: Sequence[MapSeen | MapThrottled | MapRang], terms: Terms) -> Run | None:
         """Commit what was heard of maps without taking the run; the record that stands instead, if it was replaced.
 
         Raises an `InfrastructureError` when it is not known to be done; doing it again does no harm.

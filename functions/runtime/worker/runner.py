@@ -24,7 +24,7 @@ from functions.engine.due import (
     too_early,
 )
 from functions.engine.errors import InfrastructureError, Throttled, Unavailable
-from functions.engine.events import Claimed, Event, MapRang, MapSeen
+from functions.engine.events import Claimed, Event, MapRang, MapSeen, MapThrottled
 from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
 from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
 from functions.engine.run import Run, Status
@@ -203,7 +203,7 @@ class Runner:
                 case Look() if row is not None:
                     rang = message.map_step if isinstance(message, Wake) else None
                     seen = await self._looks.at(row, verdict.maps, rang=rang)
-                    going_on = [sight for sight in seen if isinstance(sight, MapSeen)]
+                    going_on = [sight for sight in seen if isinstance(sight, MapSeen | MapThrottled)]
                     if len(going_on) == len(seen) and not verdict.due_besides:
                         row = await self._looks.note(row, going_on, terms_of(self._settings))
                         if row is None:
