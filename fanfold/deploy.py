@@ -44,7 +44,7 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
         _stop_bridge(local.read(state), state)
         local.remove(state)  # what it told of is gone
         bridge.forget(state)
-    state.mkdir(parents=True, exist_ok=True)
+    local.make(state)
     log = state / "deploy.log"
     log.write_bytes(b"")
     with timed(report, "CDK command line") as said:
@@ -91,7 +91,8 @@ def _stop_bridge(stack: LocalStack | None, state: Path) -> None:
 
 
 def down(*, state: Path) -> bool:
-    """Stop what `up` started and forget it; says whether there was anything."""
+    """Stop what `up` started and forget it; says whether there was anything. Raises `LocalError`: see `check_own`."""
+    local.check_own(state)
     try:
         stack = local.read(state)
     except LocalError:

@@ -246,7 +246,7 @@ def test_nobody_there_exits_with_4(monkeypatch: pytest.MonkeyPatch, capsys: Prin
 def test_neither_a_url_nor_a_stack_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
 ) -> None:
-    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FANFOLD_URL", raising=False)
     assert main(["runs"]) == 2
@@ -359,7 +359,7 @@ def test_a_local_stack_that_does_not_answer_is_told_with_what_to_do(
 def test_a_worker_without_a_deployment_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
 ) -> None:
-    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FANFOLD_TABLE", raising=False)
     assert main(["worker"]) == 2
@@ -380,7 +380,7 @@ def test_a_token_for_a_lane_that_no_class_has_is_a_usage_error(
 
 
 def test_down_where_nothing_is_up_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed) -> None:
-    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
     assert main(["down", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"stopped": False}
@@ -403,7 +403,8 @@ def test_down_does_not_claim_to_have_stopped_what_is_in_somebody_elses_emulator(
 def test_down_removes_a_broken_file_that_stops_every_other_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed
 ) -> None:
-    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold").mkdir(mode=0o700)
+    (tmp_path / ".fanfold" / "local.json").touch(mode=0o600)
     (tmp_path / ".fanfold" / "local.json").write_text("{broken")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FANFOLD_URL", raising=False)

@@ -26,7 +26,7 @@ SPAN = Span(begin=BEGIN, end=BEGIN + timedelta(minutes=10))
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A project without a stack, on a machine without credentials."""
-    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
     for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)

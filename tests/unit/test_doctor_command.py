@@ -20,7 +20,7 @@ CREDENTIALS = (*DUMMY_CREDENTIALS, "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ENDP
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A folder of no project, and no credentials to be found anywhere."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold").mkdir(mode=0o700)
     for name in CREDENTIALS:
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):

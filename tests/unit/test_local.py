@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -33,7 +34,7 @@ def a_stack(*, env: dict[str, str] | None = None) -> LocalStack:
 
 @pytest.fixture
 def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    (tmp_path / ".fanfold").mkdir()
+    (tmp_path / ".fanfold").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     return tmp_path
@@ -133,6 +134,92 @@ def test_the_endpoint_in_the_environment_wins_over_the_files() -> None:
 
 def test_an_empty_endpoint_in_the_environment_does_not_lead_to_the_real_aws() -> None:
     assert a_stack().environment({"AWS_ENDPOINT_URL": ""})["AWS_ENDPOINT_URL"] == "http://127.0.0.1:1"
+
+
+def test_of_the_files_environment_only_our_own_names_reach_a_process() -> None:
+    foreign = {"PYTHONPATH": "/theirs", "LD_PRELOAD": "x.so", "AWS_CONFIG_FILE": "c", "HTTPS_PROXY": "p"}
+    env = {"FANFOLD_TABLE": "t", **foreign}
+    got = a_stack(env=env).environment({"PATH": "/bin"})
+    assert {name for name in got if name not in ("PATH", "FANFOLD_TABLE")} == {
+        "AWS_ENDPOINT_URL",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+    }
+    assert a_stack(env=env).environment({"PYTHONPATH": "/mine"})["PYTHONPATH"] == "/mine"
+
+
+@pytest.mark.parametrize("environ", [{"FANFOLD_TOKEN": "ff_mine"}, {"FANFOLD_TOKEN": "ff_mine", "FANFOLD_URL": ""}])
+def test_a_token_of_the_environment_never_goes_to_the_address_in_a_file(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    local.write(tmp_path / ".fanfold", a_stack())
+    with pytest.raises(LocalError, match="FANFOLD_TOKEN is set, but FANFOLD_URL is not") as told:
+        local.target(environ, tmp_path)
+    assert told.value.status == 2
+
+
+def test_the_token_of_a_file_never_goes_to_the_address_in_the_environment(tmp_path: Path) -> None:
+    local.write(tmp_path / ".fanfold", a_stack())
+    assert local.target({"FANFOLD_URL": "http://x"}, tmp_path) == ("http://x", None)
+    assert local.target({"FANFOLD_URL": "", "FANFOLD_TOKEN": ""}, tmp_path) == ("http://127.0.0.1:1/api", "ff_local")
+
+
+def test_a_folder_that_others_may_write_to_is_not_read(tmp_path: Path) -> None:
+    state = tmp_path / ".fanfold"
+    local.write(state, a_stack())
+    for mode, sound in ((0o755, True), (0o775, False), (0o757, False), (0o700, True)):
+        state.chmod(mode)
+        if sound:
+            assert local.target({}, tmp_path) == ("http://127.0.0.1:1/api", "ff_local")
+        else:
+            with pytest.raises(LocalError, match="chmod go-w") as told:
+                local.target({}, tmp_path)
+            assert (told.value.status, str(state) in str(told.value)) == (2, True)
+    (state / "local.json").chmod(0o666)
+    with pytest.raises(LocalError, match="chmod go-w"):
+        local.read(state)
+
+
+def test_a_folder_or_file_of_another_user_is_not_read_nor_written_nor_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / ".fanfold"
+    local.write(state, a_stack())
+    monkeypatch.setattr(os, "getuid", lambda: state.stat().st_uid + 1)
+    monkeypatch.setattr(toolchain, "check_node", lambda environ: None)
+    with pytest.raises(LocalError, match="another user's"):
+        local.target({}, tmp_path)
+    with pytest.raises(LocalError, match="another user's"):
+        local.write(state, a_stack())
+    assert local.target({"FANFOLD_URL": "http://x"}, tmp_path) == ("http://x", None)
+    monkeypatch.chdir(tmp_path)
+    for command in (["runs"], ["worker"], ["down"], ["up", "--port", "1"], ["token", "list"], ["doctor"]):
+        assert main(command) == 2
+        assert "another user's" in capsys.readouterr().err
+    assert (state / "local.json").exists()
+
+
+def test_the_folder_is_made_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        local.write(tmp_path / ".fanfold", a_stack())
+        assert local.read(tmp_path / ".fanfold") == a_stack()
+    finally:
+        os.umask(before)
+    assert (tmp_path / ".fanfold").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"token": 5}, {"env": {"FANFOLD_TABLE": 1}}, {"env": []}, {"queues": {"model": "x"}}, {"pid": "1"}]
+)
+def test_a_file_with_values_of_other_kinds_is_told_as_broken(tmp_path: Path, change: dict[str, object]) -> None:
+    local.write(tmp_path, a_stack())
+    path = tmp_path / "local.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(LocalError, match="fanfold down"):
+        local.read(tmp_path)
 
 
 def test_the_apis_address_is_the_one_an_emulator_serves() -> None:
