@@ -32,6 +32,7 @@ from functions.engine.events import (
     Overgrown,
     Renewed,
     Swept,
+    Undecidable,
 )
 from functions.engine.fork import taken_over
 from functions.engine.journal import EventType
@@ -116,6 +117,8 @@ def decide(
             case Overgrown():
                 if _held(draft):
                     draft.fail(Reason.STEP_FAILED, Fault(type="record_too_large", message=event.detail))
+            case Undecidable():
+                _give_up(draft, event)
             case Swept():
                 if draft.status is Status.QUEUED:
                     _judge_queue_deadlines(draft, draft.now - QUEUE_GRACE)
@@ -172,8 +175,8 @@ def _claimed(draft: Draft, workflow: Workflow, event: Claimed, loaded: Loaded) -
         _judge_queue_deadlines(draft, draft.now)
         if draft.ended:
             return
-    elif draft.status is Status.RUNNING and not crashed:
-        raise IllegalMove("a run under a valid lease can't be claimed")
+    else:
+        _check_claimable(draft)
     draft.move(Status.RUNNING, owner=event.owner, epoch=run.epoch + 1, due_at=None)
     draft.note(EventType.RUN_CLAIMED, data={"epoch": run.epoch + 1, "worker": event.worker})
     if run.started_at is None:
@@ -182,6 +185,18 @@ def _claimed(draft: Draft, workflow: Workflow, event: Claimed, loaded: Loaded) -
             draft.reset(taken_over(resolve(run.origin.checkpoints, loaded), workflow))
     if crashed and not run.cancel_requested:
         interrupt_all(draft, workflow)
+
+
+def _give_up(draft: Draft, event: Undecidable) -> None:
+    """A run that no worker can decide ends as what it is, instead of holding its slot until its timeout."""
+    if draft.run.owner != event.owner:
+        _check_claimable(draft)
+    draft.fail(Reason.STEP_FAILED, Fault(type="internal", message=event.detail))
+
+
+def _check_claimable(draft: Draft) -> None:
+    if draft.status is Status.RUNNING and not abandoned(draft.run, draft.now, draft.terms):
+        raise IllegalMove("a run under a valid lease can't be claimed")
 
 
 def _judge_queue_deadlines(draft: Draft, by: datetime) -> None:

@@ -127,6 +127,14 @@ class Overgrown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Undecidable:
+    """What follows for the run can't be decided, again and again, for `detail`; `owner` is the claim that says so."""
+
+    owner: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
     """The holder goes by a record that an operator has written: any step may be able to move."""
 
@@ -184,4 +192,4 @@ class RedriveAsked:
 Move = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
 MapEvent = MapEnded | MapSeen | MapThrottled | MapRang | MapBroken
 AttemptEvent = AttemptSucceeded | AttemptFailed | AttemptNotBegun | Emitted
-Event = Move | Noticed | Claimed | AttemptEvent | Renewed | Swept | Overgrown | MapEvent
+Event = Move | Noticed | Claimed | AttemptEvent | Renewed | Swept | Overgrown | Undecidable | MapEvent

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from jmespath.exceptions import JMESPathError, LexerError
-from jmespath.functions import Functions
+from jmespath.exceptions import JMESPathError, JMESPathTypeError, LexerError
 from jmespath.parser import Parser
 from jmespath.visitor import Options, TreeInterpreter
 
 from functions.engine.errors import FanfoldError
+from functions.engine.functions import LARGEST_INTEGER, Functions, wrong_argument
 from functions.engine.references import Tree, depth_of, references, walk
 from functions.engine.values import Json, parse
 
@@ -69,7 +69,12 @@ class Expression:
             raise ExpressionError(f"{self._shown}: {error}") from error
         except RecursionError as error:
             raise ExpressionError(f"{self._shown}: a value is nested too deeply") from error
-        except (JMESPathError, TypeError, ValueError, ArithmeticError) as error:
+        except JMESPathTypeError as error:
+            raise ExpressionError(f"{self._shown}: {wrong_argument(error)}") from error
+        except MemoryError:
+            # Of this process, and not of the expression: another may have room for it.
+            raise
+        except Exception as error:
             # The library checks its functions' arguments, but not what Python can't compare or compute.
             raise ExpressionError(f"{self._shown}: {_first_line(error)}") from error
         return value
@@ -232,6 +237,8 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath ships no 
                     below.extend(value if isinstance(value, list) else value.values())
                 elif strict and isinstance(value, float) and not math.isfinite(value):
                     raise _Refused("the result is not a finite number")
+                elif strict and isinstance(value, int) and not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+                    raise _Refused("the result is an integer of more than 4,300 digits")
                 elif strict and not (value is None or isinstance(value, (bool, int, float))):
                     raise _Refused("the result is not a value (is there an `&` too many?)")
             if not below:

@@ -172,7 +172,9 @@ class Runner:
                 logger().warning("an envelope older than 14 days creates no run", extra={"run_id": envelope.run_id})
                 return Done()
             return await self._follow(received, envelope, row)
-        outcome = await self._hold(first_version(envelope), FirstClaim(submission=envelope.submission))
+        outcome = await self._hold(
+            first_version(envelope), FirstClaim(submission=envelope.submission), repeated=self._repeated(received)
+        )
         if isinstance(outcome, Lost) and not outcome.held:
             return await self._follow(received, envelope, outcome.row)
         return self._after(outcome)
@@ -209,12 +211,12 @@ class Runner:
                         if row is None:
                             return Done()
                         continue
-                    outcome = await self._hold(*self._basis(message, row), news=seen)
+                    outcome = await self._hold(*self._basis(message, row), news=seen, repeated=self._repeated(received))
                     if not isinstance(outcome, Lost) or outcome.held:
                         return self._after(outcome)
                     row = outcome.row
                 case _:
-                    outcome = await self._hold(*self._basis(message, row))
+                    outcome = await self._hold(*self._basis(message, row), repeated=self._repeated(received))
                     if not isinstance(outcome, Lost) or outcome.held:
                         return self._after(outcome)
                     row = outcome.row
@@ -226,6 +228,10 @@ class Runner:
     def _is_apart(self, received: Received) -> bool:
         """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""
         return self._alone or received.queue.role == RESUME
+
+    def _repeated(self, received: Received) -> bool:
+        """Whether the message came again though it is apart: nothing beside it is to blame for what happens to it."""
+        return received.receives > 1 and self._is_apart(received)
 
     def _verdict(self, received: Received, message: Message, row: Run | None) -> Verdict:
         terms = terms_of(self._services.settings)
@@ -241,7 +247,9 @@ class Runner:
         assert isinstance(message, Envelope), "a wake without a row is dropped"
         return replace(first_version(message), place=None), FirstClaim(submission=message.submission)
 
-    async def _hold(self, base: Run, condition: Condition, *, news: Sequence[Event] = ()) -> Ended | Lost:
+    async def _hold(
+        self, base: Run, condition: Condition, *, news: Sequence[Event] = (), repeated: bool = False
+    ) -> Ended | Lost:
         workflow = await self._workflows.of(base)
         missing = self._attempts.missing(workflow.tasks)
         if missing:
@@ -250,7 +258,7 @@ class Runner:
             logger().error("tasks of a run can't be called here; the steps that need them are put off", extra=facts)
         terms = terms_of(self._services.settings, self._horizon, missing=missing)
         claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
-        shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news)
+        shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news, repeated=repeated)
         self._shells.add(shell)
         try:
             outcome = await shell.run(base, condition)

@@ -18,7 +18,7 @@ from functions.engine.changed import changed
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import Effect, StartAttempt
 from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, NotFound, Throttled, Unanswered
-from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed
+from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed, Undecidable
 from functions.engine.journal import Entry
 from functions.engine.ports import Condition, Moment, Replaces, RunKey
 from functions.engine.progress import next_timer, watched
@@ -30,10 +30,11 @@ from functions.runtime.aftermath import Aftermath
 from functions.runtime.payloads import Payloads
 from functions.runtime.preparation import Preparation
 from functions.runtime.reckoning import committed, ended, new_entries
-from functions.runtime.telemetry import Metric, count, observe
+from functions.runtime.telemetry import Metric, count, logger, observe
 from functions.runtime.wiring import Services
 from functions.runtime.worker.attempts import Attempts
 from functions.runtime.worker.executions import Attempt, Executions
+from functions.runtime.worker.outcomes import MAX_MESSAGE, raised
 from functions.runtime.worker.tenure import Tenure
 
 EMIT_SECONDS = 1.0
@@ -87,7 +88,10 @@ class _Put:
 
 
 class Shell:
-    """Claims one run and holds it. `news` is what is known already beside its record: the ends of its maps."""
+    """Claims one run and holds it. `news` is what is known already beside its record: the ends of its maps.
+
+    `repeated`: it came here before, and nothing came of it. If what follows for it can't be decided, it ends with that.
+    """
 
     def __init__(
         self,
@@ -98,6 +102,7 @@ class Shell:
         *,
         claim: Claimed,
         news: Sequence[Event] = (),
+        repeated: bool = False,
     ) -> None:
         self._runs = services.runs
         self._clock = services.clock
@@ -112,6 +117,7 @@ class Shell:
         self._aftermath = Aftermath(services)
         self._preparation = Preparation(services, workflow, self._payloads)
         self._inbox: list[Event] = [claim, *news]
+        self._repeated = repeated
         self._news = asyncio.Event()
         self._unanswered: dict[str, _Put] = {}
         self._inputs: dict[Attempt, Json] = {}
@@ -283,6 +289,14 @@ class Shell:
                 raise
             # Nothing was written. What made the record too big is dropped, and the run ends saying so.
             self._inbox[: len(events)] = [Overgrown(detail=str(error))]
+            return None
+        except Exception as error:
+            if not self._repeated or any(isinstance(event, Undecidable) for event in events):
+                raise
+            logger().exception("what follows for a run can't be decided; it fails", extra={"run_id": self._record.id})
+            fault = raised(error).fault
+            detail = f"what follows can't be decided: {fault.type}: {fault.message}"[:MAX_MESSAGE]
+            self._inbox[: len(events)] = [Undecidable(owner=self._claim.owner, detail=detail)]
             return None
         self._answered(replace(put, run=changed(put.run, head_bytes=head_bytes)))
         return None
