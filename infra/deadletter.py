@@ -32,7 +32,7 @@ class DeadLetter(Construct):
             in_queue_loop=True,
         )
         for each in queues:
-            self.function.function.add_event_source(
+            self.function.live.add_event_source(
                 sources.SqsEventSource(
                     each.dead, batch_size=BATCH_SIZE, max_concurrency=2, report_batch_item_failures=True
                 )

@@ -90,7 +90,7 @@ class FanOut(Construct):
                 self._batches(bucket, config, emulated=emulated).next(self._ring(resume))
             ),
         )
-        self._allow(["lambda:InvokeFunction"], self.function.function.function_arn)
+        self._allow(["lambda:InvokeFunction"], self.function.live.function_arn)
         self._allow(["s3:GetObject"], bucket.arn_for_objects("*"))
         if self.log_group is not None:
             self._allow(DELIVER_LOGS, "*")
@@ -224,7 +224,7 @@ class FanOut(Construct):
         call = tasks.LambdaInvoke(
             self,
             name,
-            lambda_function=self.function.function,
+            lambda_function=self.function.live,
             # Only the answer, a word: the answers of all batches together have to stay below 256 KB.
             payload_response_only=True,
             retry_on_service_exceptions=False,

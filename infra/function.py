@@ -13,6 +13,9 @@ from constructs import Construct
 
 from infra.bundling import RUNTIME
 
+LIVE = "live"
+"""The alias by which everything calls a function: it moves to new code and new settings in one step, while Lambda
+changes the two of `$LATEST` one after the other."""
 ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "x86_64": lambda_.Architecture.X86_64}
 
 
@@ -30,6 +33,8 @@ class Package:
 
 class Function(Construct):
     """The function whose module is `functions.<module>`; it may write its logs and nothing else until granted.
+
+    `live` is what callers call: never `function`, whose code and settings change one after the other.
 
     `in_queue_loop` says that it takes from a queue what it, through others, put there: Lambda would otherwise drop a
     message silently after about 16 rounds (recursive loop detection). Our rounds are bounded by the run's record.
@@ -75,7 +80,10 @@ class Function(Construct):
             tracing=lambda_.Tracing.ACTIVE if package.tracing else lambda_.Tracing.DISABLED,
             recursive_loop=lambda_.RecursiveLoop.ALLOW if in_queue_loop else lambda_.RecursiveLoop.TERMINATE,
             reserved_concurrent_executions=reserved_concurrency,
+            # A deployment that is rolled back finds the version before, and nothing that still runs in it is cut off.
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
         )
+        self.live = lambda_.Alias(self, "Live", alias_name=LIVE, version=self.function.current_version)
 
     def allow(
         self, actions: Sequence[str], *resources: str, conditions: Mapping[str, Mapping[str, object]] | None = None

@@ -74,14 +74,14 @@ class HttpDoor(Door):
             access_log_settings=_AccessLog(log_group),
             throttle=gateway.ThrottleSettings(rate_limit=requests_per_second, burst_limit=burst),
         )
-        integration = integrations.HttpLambdaIntegration("Integration", function.function)
+        integration = integrations.HttpLambdaIntegration("Integration", function.live)
         self.api.add_routes(
             path=PROXIED_ROUTE,
             methods=[gateway.HttpMethod.ANY],
             integration=integration,
             authorizer=authorizers.HttpLambdaAuthorizer(
                 "Tokens",
-                authorizer.function,
+                authorizer.live,
                 response_types=[authorizers.HttpLambdaResponseType.SIMPLE],
                 identity_source=["$request.header.Authorization"],
                 results_cache_ttl=AUTHORIZER_CACHE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aws_cdk import Duration, Fn, RemovalPolicy
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -40,11 +41,12 @@ class Queues(Construct):
             visibility_timeout=dead_visibility,
             encryption=self._encryption,
             encryption_master_key=key,
-            enforce_ssl=True,
             removal_policy=RemovalPolicy.DESTROY,
         )
         self.lanes = {lane: self._source(f"{lane.capitalize()}Lane", visibility) for lane in lanes}
-        self.resume = self._source("Resume", visibility)
+        # Rules ring here: what they may is in a policy of its own.
+        self.resume = self._source("Resume", visibility, enforce_ssl=True)
+        self._take_tls_only(self.dead, *self.lanes.values())
 
     @property
     def sources(self) -> Mapping[str, sqs.Queue]:
@@ -67,7 +69,20 @@ class Queues(Construct):
         parts = Fn.split("/", self.dead.queue_url)  # https:, nothing, the host, the account, the name
         return Fn.join("/", [*(Fn.select(number, parts) for number in range(4)), ""])
 
-    def _source(self, name: str, visibility: Duration) -> sqs.Queue:
+    def _take_tls_only(self, *queues: sqs.Queue) -> None:
+        """One policy for all of them: a stack has at most 500 resources, and a class has many queues."""
+        policy = sqs.QueuePolicy(self, "Tls", queues=list(queues))
+        policy.document.add_statements(
+            iam.PolicyStatement(
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["sqs:*"],
+                resources=[queue.queue_arn for queue in queues],
+                conditions={"Bool": {"aws:SecureTransport": "false"}},
+            )
+        )
+
+    def _source(self, name: str, visibility: Duration, *, enforce_ssl: bool = False) -> sqs.Queue:
         return sqs.Queue(
             self,
             name,
@@ -76,6 +91,6 @@ class Queues(Construct):
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead, max_receive_count=MAX_RECEIVES),
             encryption=self._encryption,
             encryption_master_key=self._key,
-            enforce_ssl=True,
+            enforce_ssl=enforce_ssl,
             removal_policy=RemovalPolicy.DESTROY,
         )

@@ -110,7 +110,7 @@ class RestDoor(Door):
             ),
         )
         integration = gateway.LambdaIntegration(
-            function.function,
+            function.live,
             allow_test_invoke=False,
             # One permission for all methods: a function's policy has 20 KB.
             scope_permission_to_method=False,
@@ -119,7 +119,7 @@ class RestDoor(Door):
         tokens = gateway.TokenAuthorizer(
             scope,
             "Tokens",
-            handler=authorizer.function,
+            handler=authorizer.live,
             identity_source=gateway.IdentitySource.header("Authorization"),
             results_cache_ttl=AUTHORIZER_CACHE,
         )

@@ -28,10 +28,10 @@ class Sweeper(Construct):
             memory_mb=512,
             description="Rings for due runs, settles expired ones",
         )
-        self.function.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.seconds(60))
+        self.function.live.configure_async_invoke(retry_attempts=0, max_event_age=Duration.seconds(60))
         self.rule = events.Rule(
             self,
             "EveryMinute",
             schedule=events.Schedule.rate(EVERY),
-            targets=[targets.LambdaFunction(self.function.function, retry_attempts=0, max_event_age=EVERY)],
+            targets=[targets.LambdaFunction(self.function.live, retry_attempts=0, max_event_age=EVERY)],
         )

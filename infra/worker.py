@@ -30,7 +30,7 @@ class Worker(Construct):
             reserved_concurrency=config.reserved_concurrency,
         )
         for lane, queue in queues.lanes.items():
-            self.function.function.add_event_source(
+            self.function.live.add_event_source(
                 sources.SqsEventSource(
                     queue,
                     batch_size=config.batch_size,
@@ -39,7 +39,7 @@ class Worker(Construct):
                     enabled=mappings,
                 )
             )
-        self.function.function.add_event_source(
+        self.function.live.add_event_source(
             sources.SqsEventSource(
                 queues.resume,
                 batch_size=1,  # suspects of a crash run apart: none takes another along (R7)

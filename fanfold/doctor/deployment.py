@@ -28,6 +28,8 @@ WHOLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLE
 """The states of a stack that is there as a whole; in any other it is half made, or being changed."""
 CHANGING = frozenset({"UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS"})
 
+LIVE = "live"
+"""The alias by which everything calls a function: what is asked about is what runs, not what is being uploaded."""
 CONNECT_SECONDS = 3
 READ_SECONDS = 20
 """A person waits for the answer; an emulator may be busy."""
@@ -59,6 +61,11 @@ class Queue:
     def arn(self) -> str:
         """Its ARN."""
         return self.attributes["QueueArn"]
+
+
+def unqualified(arn: str) -> str:
+    """A function's ARN without the version or alias that it may end in."""
+    return ":".join(arn.split(":")[:7])
 
 
 class Deployment:
@@ -210,7 +217,7 @@ class Deployment:
         """The configuration of each function, by its name in the outputs."""
         names = json.loads(self.outputs["Functions"])
         ask = self.client("lambda").get_function_configuration
-        return {name: ask(FunctionName=physical) for name, physical in names.items()}
+        return {name: ask(FunctionName=physical, Qualifier=LIVE) for name, physical in names.items()}
 
     @cached_property
     def queues(self) -> tuple[Queue, ...]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fanfold.doctor.deployment import Deployment, Queue
+from fanfold.doctor.deployment import Deployment, Queue, unqualified
 from fanfold.doctor.finding import Check, Finding
 from fanfold.doctor.redrive import DEAD_DAYS, SOURCE_DAYS
 from functions.engine.message import DEAD, RESUME
@@ -67,11 +67,11 @@ def find_concurrency(deployment: Deployment) -> Iterator[Finding]:
     """Mappings that may take more than Lambda has room for."""
     client = deployment.client("lambda")
     by_arn = {queue.arn: queue for queue in deployment.queues}
-    names = {function["FunctionArn"]: name for name, function in deployment.functions.items()}
+    names = {unqualified(function["FunctionArn"]): name for name, function in deployment.functions.items()}
     most: dict[str, int] = defaultdict(int)
     resumes: dict[str, int] = defaultdict(int)
     for _, mapping in deployment.mappings:
-        queue, function = by_arn.get(mapping["EventSourceArn"]), names.get(mapping["FunctionArn"])
+        queue, function = by_arn.get(mapping["EventSourceArn"]), names.get(unqualified(mapping["FunctionArn"]))
         limit = mapping.get("ScalingConfig", {}).get("MaximumConcurrency")
         if queue is None or function is None or mapping["State"] in OFF:
             continue

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from fanfold.doctor.deployment import Deployment
+from fanfold.doctor.deployment import Deployment, unqualified
 from fanfold.doctor.finding import Check, Finding, Remedy
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
     """A queue whose messages reappear while the function that took them may still work on them."""
     by_arn = {queue.arn: queue for queue in deployment.queues}
-    timeouts = {each["FunctionArn"]: int(each["Timeout"]) for each in deployment.functions.values()}
+    timeouts = {unqualified(each["FunctionArn"]): int(each["Timeout"]) for each in deployment.functions.values()}
     sqs = deployment.client("sqs")
     for _, mapping in deployment.mappings:
         queue = by_arn.get(mapping["EventSourceArn"])
-        timeout = timeouts.get(mapping["FunctionArn"])
+        timeout = timeouts.get(unqualified(mapping["FunctionArn"]))
         if queue is None or timeout is None:
             continue
         visibility = int(queue.attributes["VisibilityTimeout"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,14 @@ class Synthesised:
         """Our own functions by module, without what CDK adds (which has no handler of ours)."""
         ours = {k: v for k, v in self.all("AWS::Lambda::Function").items() if v["Handler"].startswith("functions.")}
         return {each["Handler"].split(".")[1]: each for each in ours.values()}
+
+    def called(self, target: Any) -> str:
+        """The logical id of the function that a reference to its alias calls; an error for one to `$LATEST`."""
+        (name,) = mentioned(target)
+        alias = self.all("AWS::Lambda::Alias")[name]
+        version = self.all("AWS::Lambda::Version")[alias["FunctionVersion"]["Fn::GetAtt"][0]]
+        assert alias["FunctionName"] == version["FunctionName"]
+        return str(alias["FunctionName"]["Ref"])
 
     def text(self, value: Any) -> str:
         """A value with its references replaced: `Ref` by the logical id, `GetAtt` by `id.attribute`.
@@ -72,6 +80,19 @@ def synthesise(context: Mapping[str, Any], *, nag: bool = False) -> Synthesised:
         check(stack)
         app.synth()
     return Synthesised(config=config, template=dict(Template.from_stack(stack).to_json()))
+
+
+def mentioned(value: Any) -> Iterator[str]:
+    """The logical ids that a part of a template refers to."""
+    match value:
+        case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), *_]}:
+            yield name
+        case dict():
+            for each in value.values():
+                yield from mentioned(each)
+        case list():
+            for each in value:
+                yield from mentioned(each)
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def test_each_class_has_a_function_that_takes_from_its_own_queues_alone(shipped:
     }
     takes: dict[str, set[str]] = {}
     for mapping in shipped.all("AWS::Lambda::EventSourceMapping").values():
-        source, function = mapping["EventSourceArn"]["Fn::GetAtt"][0], mapping["FunctionName"]["Ref"]
+        source, function = mapping["EventSourceArn"]["Fn::GetAtt"][0], shipped.called(mapping["FunctionName"])
         if source in queues:
             takes.setdefault(function, set()).add(queues[source])
     assert takes.keys() == workers(shipped).keys()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.conftest import Json, Synthesised
+from tests.infra.conftest import Json, Synthesised, mentioned
 
 
 def statements(stack: Synthesised, kind: str) -> list[Json]:
@@ -168,3 +168,49 @@ def test_no_function_keeps_its_log_for_ever_not_even_those_that_cdk_adds(synth: 
         assert all("RetentionInDays" in group for group in groups.values())
         for name, function in stack.all("AWS::Lambda::Function").items():
             assert function.get("LoggingConfig", {}).get("LogGroup", {}).get("Ref") in groups, name
+
+
+@pytest.mark.parametrize("api", ["http", "rest"])
+def test_everything_that_calls_a_function_calls_its_alias(api: str, synth: Callable[..., Synthesised]) -> None:
+    """Lambda changes a function's code and its settings one after the other; an alias moves to both at once."""
+    stack = synth({"stage": "prod", "api": api})
+    ours = {name for name, f in stack.all("AWS::Lambda::Function").items() if f["Handler"].startswith("functions.")}
+    resources = stack.template["Resources"]
+    # Beside the version and what alarms and logs say of it, nothing names the function itself.
+    about = {"AWS::Lambda::Version", "AWS::Lambda::Alias", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"}
+    about.add("AWS::Lambda::EventInvokeConfig")  # which has the alias beside it
+    callers = {
+        resource["Type"]: name
+        for name, resource in resources.items()
+        if resource["Type"] not in about and ours & set(mentioned(resource))
+    }
+    assert not callers
+    called = {
+        resource["Type"]
+        for resource in resources.values()
+        if set(stack.all("AWS::Lambda::Alias")) & set(mentioned(resource))
+    }
+    integration = "AWS::ApiGatewayV2::Integration" if api == "http" else "AWS::ApiGateway::Method"
+    assert called >= {
+        *("AWS::Lambda::EventSourceMapping", "AWS::Events::Rule", "AWS::StepFunctions::StateMachine"),
+        *("AWS::Lambda::Permission", "AWS::IAM::Policy", "AWS::ApiGatewayV2::Authorizer", integration),
+    } - ({"AWS::ApiGatewayV2::Authorizer"} if api == "rest" else set())
+    assert len(stack.all("AWS::Lambda::Alias")) == len(ours)
+
+
+def test_other_settings_are_another_version_and_the_same_ones_none(synth: Callable[..., Synthesised]) -> None:
+    def versions(**settings: Any) -> set[str]:
+        return set(synth({"stage": "prod", "settings": json.dumps(settings)}).all("AWS::Lambda::Version"))
+
+    assert versions() == versions()
+    assert not versions() & versions(lease_seconds=50)
+
+
+def test_no_version_is_deleted_while_it_may_still_work(shipped: Synthesised) -> None:
+    kept = [r for r in shipped.template["Resources"].values() if r["Type"] == "AWS::Lambda::Version"]
+    assert {each["DeletionPolicy"] for each in kept} == {"Retain"}
+
+
+def test_a_dozen_classes_do_not_fit_into_a_stack_and_nine_do(synth: Callable[..., Synthesised]) -> None:
+    names = ("model", "harness", "nightly", "reports", "batch", "eu", "us", "slow", "gpu")
+    assert len(synth({"stage": "prod", "classes": {name: {} for name in names}}).template["Resources"]) <= 500

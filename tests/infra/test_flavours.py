@@ -10,7 +10,7 @@ import pytest
 
 from functions.runtime.api.problems import INTERNAL, PROBLEM_JSON
 from infra import http_api, rest_api
-from tests.infra.conftest import ONE_CLASS, Synthesised
+from tests.infra.conftest import ONE_CLASS, Synthesised, mentioned
 
 OPEN = {
     "GET /v1/health": "NONE",
@@ -78,7 +78,8 @@ def test_every_method_calls_the_api_function_and_is_answered_before_the_gateway_
 
     for method in methods(rest).values():
         assert (method["Integration"]["Type"], method["Integration"]["TimeoutInMillis"]) == ("AWS_PROXY", 29_000)
-        assert f"{function}.Arn" in rest.text(method["Integration"]["Uri"])
+        (alias,) = set(mentioned(method["Integration"]["Uri"])) & set(rest.all("AWS::Lambda::Alias"))
+        assert rest.called({"Ref": alias}) == function
     assert rest.functions()["api"]["Timeout"] < 29
 
 

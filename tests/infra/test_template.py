@@ -15,7 +15,7 @@ from functions.engine.terms import MAX_LIFE
 from functions.runtime.addresses import VARIABLES
 from functions.runtime.settings import Settings
 from infra.fanout import DELIVER_LOGS
-from tests.infra.conftest import ONE_CLASS, Synthesised
+from tests.infra.conftest import ONE_CLASS, Synthesised, mentioned
 
 DAY = 24 * 60 * 60
 MODULES = {"api", "authorizer", "worker", "fanout", "deadletter", "sweeper"}
@@ -80,7 +80,7 @@ def test_an_emulator_gets_the_overrides_and_no_layer(local: Synthesised, prod: S
 def test_workers_can_be_left_to_processes(synth: Callable[..., Synthesised]) -> None:
     stack = synth({"local": "true", "mappings": "false", "classes": {"model": {}}})
     enabled = {
-        mapping["FunctionName"]["Ref"][:5]: mapping.get("Enabled", True)
+        stack.called(mapping["FunctionName"])[:5]: mapping.get("Enabled", True)
         for mapping in stack.all("AWS::Lambda::EventSourceMapping").values()
     }
 
@@ -94,7 +94,7 @@ def test_a_message_stays_invisible_as_long_as_its_function_may_run(prod: Synthes
 
     for mapping in mappings:
         source = queue(prod, mapping["EventSourceArn"]["Fn::GetAtt"][0])
-        assert source["VisibilityTimeout"] >= functions[mapping["FunctionName"]["Ref"]]["Timeout"]
+        assert source["VisibilityTimeout"] >= functions[prod.called(mapping["FunctionName"])]["Timeout"]
 
 
 def test_the_longest_step_leaves_a_worker_a_minute(prod: Synthesised) -> None:
@@ -139,11 +139,18 @@ def test_letters_outlive_the_queues_they_come_from(prod: Synthesised) -> None:
 def test_queues_and_bucket_take_tls_only(prod: Synthesised) -> None:
     kinds = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
     policies = [p for kind in kinds for p in prod.all(kind).values()]
-    assert len(policies) == 7
-
-    for policy in policies:
-        denied = [s for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
-        assert any(s["Condition"] == {"Bool": {"aws:SecureTransport": "false"}} for s in denied)
+    protected = [
+        name
+        for policy in policies
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Deny" and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        for name in mentioned([policy.get("Queues"), policy.get("Topics"), policy.get("Bucket")])
+        # The statement is about what the policy is attached to.
+        if name in mentioned(statement["Resource"])
+    ]
+    assert sorted(protected) == sorted(
+        name for kind in ("AWS::SQS::Queue", "AWS::S3::Bucket", "AWS::SNS::Topic") for name in prod.all(kind)
+    )
 
 
 def test_the_table_is_what_the_items_need(prod: Synthesised) -> None:

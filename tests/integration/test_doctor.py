@@ -84,7 +84,7 @@ class Patient:
     def mapping(self, function: str, role: str) -> str:
         """The id of the mapping by which a function takes from a queue."""
         name = self.stack.queues["model"][role].rpartition("/")[2]
-        told = self.client("lambda").list_event_source_mappings(FunctionName=self.stack.functions[function])
+        told = self.client("lambda").list_event_source_mappings(FunctionName=f"{self.stack.functions[function]}:live")
         return next(str(m["UUID"]) for m in told["EventSourceMappings"] if m["EventSourceArn"].endswith(name))
 
 
@@ -344,11 +344,17 @@ def test_a_function_whose_settings_were_changed_is_found(patient: Patient, befor
     functions, name = patient.client("lambda"), patient.stack.functions["deadletter"]
     environment = functions.get_function_configuration(FunctionName=name)["Environment"]
     other = {"Variables": {**environment["Variables"], "FANFOLD_LEASE_SECONDS": "7.0"}}
+    deployed = functions.get_alias(FunctionName=name, Name="live")["FunctionVersion"]
     functions.update_function_configuration(FunctionName=name, Environment=other)
     try:
+        # What nobody calls is nothing: only the alias runs.
+        assert patient.found("code") == [each for each in before if each[0] == "code"]
+        version = functions.publish_version(FunctionName=name)["Version"]
+        functions.update_alias(FunctionName=name, Name="live", FunctionVersion=version)
         patient.the_one("code", "deadletter has other settings than the stack states: lease_seconds", before=before)
     finally:
         functions.update_function_configuration(FunctionName=name, Environment=environment)
+        functions.update_alias(FunctionName=name, Name="live", FunctionVersion=deployed)
 
 
 def test_an_api_of_another_version_is_found(patient: Patient, before: Before, monkeypatch: pytest.MonkeyPatch) -> None:

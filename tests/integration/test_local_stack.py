@@ -143,7 +143,7 @@ def test_a_token_with_the_scope_to_read_alone_may_not_submit_and_ends_by_being_r
 def no_functions(stack: LocalStack) -> Iterator[None]:
     """The worker functions take nothing meanwhile, so that what is done is done by somebody else."""
     functions = elsewhere.session(stack.endpoint).client("lambda")
-    name = stack.functions["worker-model"]
+    name = f"{stack.functions['worker-model']}:live"
     mappings = [m["UUID"] for m in functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]]
     try:
         for mapping in mappings:

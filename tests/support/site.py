@@ -205,7 +205,7 @@ class Site:
         One that was just turned off may still take what comes in the next moment.
         """
         for name, on in {f"worker-{class_name}": workers, "deadletter": dead_letters}.items():
-            mappings = self._lambda.list_event_source_mappings(FunctionName=self.stack.functions[name])
+            mappings = self._lambda.list_event_source_mappings(FunctionName=f"{self.stack.functions[name]}:live")
             for mapping in mappings["EventSourceMappings"]:
                 if (mapping["State"] == "Enabled") is not on:
                     self._lambda.update_event_source_mapping(UUID=mapping["UUID"], Enabled=on)
@@ -222,7 +222,9 @@ class Site:
         return told
 
     def _call(self, function: str, event: Mapping[str, Any]) -> tuple[bool, Any]:
-        answer = self._lambda.invoke(FunctionName=self.stack.functions[function], Payload=json.dumps(event).encode())
+        answer = self._lambda.invoke(
+            FunctionName=self.stack.functions[function], Qualifier="live", Payload=json.dumps(event).encode()
+        )
         with answer["Payload"] as body:
             return "FunctionError" in answer, json.loads(body.read())
 
