@@ -125,29 +125,26 @@ def registration(document: Mapping[str, Any] | str | bytes, name: str | None) ->
     """A document as it is given: a mapping goes as JSON, text as the YAML it is (JSON is YAML)."""
     if isinstance(document, Mapping):
         stated = document.get("name")
-        text: str | bytes = json.dumps(document, allow_nan=False)
-        media_type = "application/json"
-    else:
-        import yaml
+        return calls.apply(_chosen(name, stated), json.dumps(document, allow_nan=False), media_type="application/json")
+    text = document.encode("utf-8") if isinstance(document, str) else document
+    stated = None
+    if name is None:
+        # The service's own parser, so that both find the same name.
+        from functions.runtime.yamltext import MalformedText, from_text
 
-        text, media_type = document, "application/yaml"
         try:
-            parsed = yaml.safe_load(document) if name is None else None
-        except yaml.YAMLError as error:
-            raise ValueError(f"the document is not YAML: {_in_a_line(error)}") from error
+            parsed = from_text(text)
+        except MalformedText as error:
+            raise ValueError(f"the document is not YAML: {error}") from error
         stated = parsed.get("name") if isinstance(parsed, dict) else None
+    return calls.apply(_chosen(name, stated), text, media_type="application/yaml")
+
+
+def _chosen(name: str | None, stated: object) -> str:
     chosen = name or stated
     if not isinstance(chosen, str):
         raise ValueError("the document has no `name`")
-    return calls.apply(chosen, text, media_type=media_type)
-
-
-def _in_a_line(error: Exception) -> str:
-    """What is wrong and where, without the excerpts that YAML's parser draws below it."""
-    mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    if mark is None or what is None:
-        return " ".join(str(error).split())
-    return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
+    return chosen
 
 
 def batches(runs: Iterable[Mapping[str, Any]], key: str) -> Iterator[tuple[list[Mapping[str, Any]], str]]:

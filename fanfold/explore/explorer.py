@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
-
-import yaml
 
 from fanfold.explore.course import Course, Crash, Effect, Moment
 from fanfold.explore.modules import ModuleState
@@ -24,6 +21,7 @@ from functions.engine.values import Json
 from functions.engine.workflow import DEFAULT_CLASS, version_of
 from functions.engine.workflow import check as check_document
 from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.yamltext import MalformedText, from_text
 from functions.tasks import registry
 
 DEADLY: Final = frozenset({"chaos.crash"})
@@ -204,9 +202,9 @@ def _play(
 
 def _read(path: Path) -> Json:
     try:
-        return json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), allow_nan=False))
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no workflow document: {' '.join(str(error).split())}") from error
+        return from_text(path.read_bytes())
+    except MalformedText as error:
+        raise ValueError(f"{path} is no workflow document: {error}") from error
 
 
 def _outputs(course: Course) -> object:

@@ -121,13 +121,14 @@ def dump_payload(value: Json) -> bytes:
     except RecursionError as error:
         raise ValueError("the value is nested too deeply") from error
     # Counting brackets is quick and settles it for nearly every value.
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
         raise ValueError(f"the value is nested more than {MAX_DEPTH} levels deep")
     return data
 
 
-def _deeper_than(value: Json, levels: int) -> bool:
-    level = [value]
+def deeper_than(value: Json, levels: int) -> bool:
+    """Whether more than so many lists and objects lie within each other."""
+    level = [value] if isinstance(value, (dict, list, tuple)) else []
     for _ in range(levels):
         parts = [part for item in level for part in (item.values() if isinstance(item, dict) else item)]
         level = [part for part in parts if isinstance(part, (dict, list, tuple))]

@@ -294,7 +294,7 @@ def test_apply_of_what_is_no_yaml_says_in_one_line_where_it_is_wrong(
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "broken.yaml").write_text("name: [\n")
     assert main(["apply", "broken.yaml"]) == 2
-    assert "broken.yaml: the document is not YAML: line 2, column 1: expected the node" in capsys.readouterr().err
+    assert "broken.yaml: the document is not YAML: line 2, column 1: while parsing" in capsys.readouterr().err
 
 
 def test_an_input_that_names_a_file_without_the_at_sign_is_told_of_it(

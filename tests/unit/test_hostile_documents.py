@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from functions.engine.expressions import ExpressionError, compile_template
 from functions.engine.query import compile_expression
 from functions.engine.values import dump
 from functions.engine.workflow import Workflow, check
+from functions.runtime.yamltext import MalformedText, from_text
 from tests.support.examples import examples
 
 TASKS = frozenset({"core.echo", "core.collect"})
@@ -188,6 +190,164 @@ def test_a_document_over_the_limit_is_told_so_and_looked_at_no_further() -> None
     big = {"name": "w", "steps": {f"s{n}": {"task": "no.such", "input": "x" * 400} for n in range(5_000)}}
     problems = problems_of(big, name=None, tasks=TASKS, classes=CLASSES)
     assert [problem.pointer for problem in problems] == [""]
+
+
+def many_keys(size: int) -> str:
+    return "".join(f"k{n}: {n}\n" for n in range(size))
+
+
+def merges(size: int) -> str:
+    """Each mapping takes in one of as many keys: PyYAML copies the pairs of all of them."""
+    return f"a: &a {{{', '.join(f'k{n}: 1' for n in range(size))}}}\nb: [{', '.join(['{<<: *a}'] * size)}]\n"
+
+
+def merge_chain(size: int) -> str:
+    return "m0: &m0 {k0: 1}\n" + "".join(f"m{n}: &m{n} {{<<: *m{n - 1}, k{n}: 1}}\n" for n in range(1, size))
+
+
+def merge_list(size: int) -> str:
+    return f"a: &a {{x: 1}}\nb: {{<<: [{', '.join(['*a'] * size)}]}}\n"
+
+
+def sixties(size: int) -> str:
+    return "a: 1" + ":10" * size + ".5\n"
+
+
+def digits(size: int) -> str:
+    return "a: 1." + "1" * size + "\n"
+
+
+def aliases(size: int) -> str:
+    return "a: &a [1]\n" + "".join(f"k{n}: *a\n" for n in range(size))
+
+
+def anchors(size: int) -> str:
+    return "".join(f"k{n}: &k{n} 1\n" for n in range(size))
+
+
+def open_lists(size: int) -> str:
+    return "[" * size
+
+
+def open_blocks(size: int) -> str:
+    return "- " * size
+
+
+def open_keys(size: int) -> str:
+    return "? " * size
+
+
+def open_flows(size: int) -> str:
+    return "{a: " * size
+
+
+def long_text(size: int) -> str:
+    return "a: |\n" + "  x\n" * size
+
+
+def breaks(size: int) -> str:
+    return "a: 'x" + "\x85\u2028" * size + "'\n"
+
+
+def tag_directives(size: int) -> str:
+    return "".join(f"%TAG !a{n}! x\n" for n in range(size)) + "--- 1\n"
+
+
+YAML = [
+    *(many_keys, merge_list, sixties, digits, aliases, anchors, open_lists, open_blocks, open_keys, open_flows),
+    *(long_text, breaks, tag_directives),
+]
+
+
+def read(text: str) -> None:
+    with suppress(MalformedText):
+        from_text(text)
+
+
+@pytest.mark.parametrize("make", YAML, ids=lambda make: make.__name__)
+def test_reading_yaml_takes_work_linear_in_its_size(make: Callable[[int], str]) -> None:
+    read(make(10))
+    assert work(lambda: read(make(4_000))) < 8 * 1.3 * work(lambda: read(make(500)))
+
+
+@pytest.mark.parametrize("make", [merges, merge_chain], ids=lambda make: make.__name__)
+def test_the_pairs_that_merge_keys_copy_are_counted(make: Callable[[int], str]) -> None:
+    with pytest.raises(MalformedText, match=r"line \d+, column \d+: .* more than 500,000 values"):
+        from_text(make(1_100))
+    assert work(lambda: read(make(4_000))) < 1.5 * work(lambda: read(make(2_000)))
+
+
+def test_directives_that_are_compared_with_each_other_are_few() -> None:
+    with pytest.raises(MalformedText, match="too many %TAG"):
+        from_text(tag_directives(101))
+
+
+def test_texts_that_aliases_repeat_are_counted() -> None:
+    with pytest.raises(MalformedText, match="more than 8,000,000 characters"):
+        from_text(f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]\n")
+
+
+YAML_PIECES = st.sampled_from(
+    [
+        *(
+            "a",
+            "b",
+            ": ",
+            ":",
+            "- ",
+            "\n",
+            "\n  ",
+            "\n    ",
+            "[",
+            "]",
+            "{",
+            "}",
+            ", ",
+            "? ",
+            "|\n",
+            ">-\n",
+            "'",
+            '"',
+            "#",
+        ),
+        *(
+            "&a ",
+            "*a ",
+            "&b ",
+            "*b ",
+            "<<: ",
+            "!!int ",
+            "!!bool ",
+            "!!timestamp ",
+            "!!binary ",
+            "!x ",
+            "! ",
+            "!!merge ",
+        ),
+        *(
+            "---\n",
+            "...\n",
+            "%YAML 1.1\n",
+            "%TAG ! x\n",
+            "\t",
+            "\x85",
+            "\u2028",
+            "\x00",
+            "\ud800",
+            "\ufeff",
+            "\\x",
+            "~",
+        ),
+        *("1:30", "010", "0x", "1e999", ".nan", "2026-13-45", "=", "null", "no", "\ue000", "é", "😀", "\r", "\\ud83d"),
+    ]
+)
+
+
+@settings(**examples(500), suppress_health_check=list(HealthCheck))
+@given(st.lists(YAML_PIECES, max_size=25).map("".join))
+def test_whatever_a_text_is_it_is_json_or_refused_in_a_sentence(text: str) -> None:
+    with suppress(MalformedText):
+        dump(from_text(text))
 
 
 # --- expressions ------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functions.engine.values import Json
+from functions.runtime.api.problems import malformed
 from functions.runtime.api.requests import Request
+from functions.runtime.yamltext import MalformedText, from_text
 
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 
@@ -11,10 +13,11 @@ YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "
 def document_of(request: Request) -> Json:
     """The document a request carries, by its content type (JSON where it names none we know).
 
-    Refused with 400 where the text can't be read, with 422 where YAML says what JSON can't.
+    Refused with 400 where the text can't be read.
     """
     if request.content_type not in YAML_TYPES:
         return request.json()
-    from functions.runtime.api.yamltext import from_yaml  # PyYAML: most cold starts never see any
-
-    return from_yaml(request.body)
+    try:
+        return from_text(request.body)
+    except MalformedText as error:
+        raise malformed(str(error), slug="malformed-yaml") from error

@@ -14,12 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from functions.engine.errors import Problem as Fault
-from functions.engine.values import Json, parse
+from functions.engine.values import MAX_DEPTH, Json, deeper_than, parse
 from functions.runtime.api.incoming import Incoming
 from functions.runtime.api.problems import invalid_body, invalid_parameter, malformed, too_large
-
-MAX_DEPTH = 100
-"""How deep a body may be nested: far beyond any real one, and safe for every parser and serialiser behind us."""
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -116,18 +113,8 @@ def _identity(event: Mapping[str, Any]) -> dict[str, str]:
 
 def check_depth(value: Json) -> None:
     """Refuses with 400 what is nested deeper than `MAX_DEPTH`."""
-    level: list[Json] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        below: list[Json] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(v for v in item.values() if isinstance(v, (dict, list)))
-            elif isinstance(item, list):
-                below.extend(v for v in item if isinstance(v, (dict, list)))
-        if not below:
-            return
-        level = below
-    raise malformed(f"the body is nested deeper than {MAX_DEPTH} levels")
+    if deeper_than(value, MAX_DEPTH):
+        raise malformed(f"the body is nested deeper than {MAX_DEPTH} levels")
 
 
 def body_as(model: type[Model], request: Request) -> Model:
