@@ -40,12 +40,13 @@ def doctor(
       concurrency, recursion guard, schedules, code and settings of all
       functions, time to live and backups, alarms, log retention
     - what happened to it: throttles, dead letters, old tokens
-    - its runs: overdue or of newer code, queue places, the clock
+    - its runs: overdue or of newer code, lanes that nobody works on,
+      queue places, the clock
 
     --fix does only what is safe while runs are under way and harmless when
     done twice: queue attributes, the recursion guard, time to live, backups,
-    log retention, muted alarms, rules that are off, revoking expired tokens,
-    ringing for overdue runs.
+    log retention, muted alarms, rules that are off, mappings that were
+    deleted, revoking expired tokens, ringing for overdue runs.
 
     Exit statuses: 0 nothing is wrong (any more), 1 something is, 2 usage,
     4 it could not be looked at.

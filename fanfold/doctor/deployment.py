@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from fanfold.account import unasked
 from fanfold.doctor.census import Census, take
+from fanfold.doctor.resource import Resource, ends
 from fanfold.local import LocalError, LocalStack
 from functions.engine.message import DEAD
 from functions.runtime.settings import Settings
@@ -33,16 +34,6 @@ LIVE = "live"
 CONNECT_SECONDS = 3
 READ_SECONDS = 20
 """A person waits for the answer; an emulator may be busy."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
-    """A resource of the stack: its name in the template, its type, what AWS calls it, and what the template asks."""
-
-    logical_id: str
-    kind: str
-    physical_id: str
-    properties: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +57,11 @@ class Queue:
 def unqualified(arn: str) -> str:
     """A function's ARN without the version or alias that it may end in."""
     return ":".join(arn.split(":")[:7])
+
+
+def _name_of(function: str) -> str:
+    """A function's name, of its ARN or of itself."""
+    return unqualified(function).rpartition(":")[2]
 
 
 class Deployment:
@@ -246,9 +242,40 @@ class Deployment:
 
     @cached_property
     def mappings(self) -> tuple[tuple[Resource, Mapping[str, Any]], ...]:
-        """The event source mappings of the stack, as the template and as Lambda have them."""
-        ask = self.client("lambda").get_event_source_mapping
-        return tuple((each, ask(UUID=each.physical_id)) for each in self.all("AWS::Lambda::EventSourceMapping"))
+        """The event source mappings of the stack that there are, as the template and as Lambda have them."""
+        return tuple((each, told) for each, told in self._asked_mappings if told is not None)
+
+    @cached_property
+    def lost_mappings(self) -> tuple[Resource, ...]:
+        """The event source mappings of the template that somebody deleted, and nobody made again."""
+        return tuple(each for each, told in self._asked_mappings if told is None)
+
+    @cached_property
+    def _asked_mappings(self) -> tuple[tuple[Resource, Mapping[str, Any] | None], ...]:
+        return tuple((each, self.mapping(each)) for each in self.all("AWS::Lambda::EventSourceMapping"))
+
+    def mapping(self, resource: Resource) -> Mapping[str, Any] | None:
+        """The mapping as Lambda has it now; one that was made again by hand counts. None: there is none."""
+        client = self.client("lambda")
+        try:
+            told: Mapping[str, Any] = client.get_event_source_mapping(UUID=resource.physical_id)
+            if told["State"] != "Deleting":
+                return told
+        except client.exceptions.ResourceNotFoundException:
+            pass
+        ends = self.ends_of(resource)
+        if ends is None:
+            return None
+        queue, function = ends
+        found = client.list_event_source_mappings(EventSourceArn=queue.arn)["EventSourceMappings"]
+        there = (each for each in found if each["State"] != "Deleting")
+        return next((each for each in there if _name_of(each["FunctionArn"]) == _name_of(function)), None)
+
+    def ends_of(self, resource: Resource) -> tuple[Queue, str] | None:
+        """The queue of a mapping, and its function as Lambda takes it; None where its template has not both of ours."""
+        source, function = ends(resource, self.resources)
+        queue = next((each for each in self.queues if each.url == source), None)
+        return None if queue is None or function is None else (queue, function)
 
     @cached_property
     def census(self) -> Census:

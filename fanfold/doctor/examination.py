@@ -25,6 +25,7 @@ from fanfold.doctor import (
     throttles,
     tokens,
     visibility,
+    workers,
 )
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
@@ -48,6 +49,7 @@ CHECKS: Sequence[Check] = (
     throttles.CHECK,
     letters.CHECK,
     places.CHECK,
+    workers.CHECK,
     runs.CHECK,
     clock.CHECK,
 )
@@ -109,7 +111,8 @@ def _unseen(check: Check, error: BaseException) -> Finding:
         return Finding(
             what=f"Something the stack names is not there{asked}: {said}",
             why=f"Half a stack: whatever needs it fails, and {check.looks_at} can't be looked at.",
-            fix="Delete the stack and deploy it again, or import a new one of that name into the stack.",
+            fix="Restore a table or bucket from its backup; deploy with `--revert-drift`, which makes the rest again"
+            " (docs/operations.md#the-doctor). Do not delete the stack: its data goes with it.",
         )
     if any(part in word for part in FORBIDDEN):
         return Finding(

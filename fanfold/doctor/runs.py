@@ -42,26 +42,26 @@ def find(deployment: Deployment) -> Iterator[Finding]:
         yield _silent(
             deployment,
             overdue,
-            f"{_runs(overdue)} should have been looked at over {_minutes()} minutes ago.",
+            f"{named(overdue)} should have been looked at over {minutes()} minutes ago.",
             "Their timers, signals or retries stand still.",
         )
     if dead:
         yield _silent(
             deployment,
             dead,
-            f"{_runs(dead)} lost their worker over {_minutes()} minutes ago, and nobody has taken them up.",
+            f"{named(dead)} lost their worker over {minutes()} minutes ago, and nobody has taken them up.",
             "They wait for the sweeper's cursor, or for workers that do not come.",
         )
     if expired:
         yield Finding(
-            what=f"{_runs(expired)} are queued past their deadline.",
+            what=f"{named(expired)} are queued past their deadline.",
             why="Nobody has told them that they failed, and each holds a queue place.",
             fix="The sweeper settles them; if this stays, see docs/operations.md#sweeper-silent.",
         )
     if foreign:
         where = sorted({f"{run.class_name}/{run.lane}" for run in foreign})
         yield Finding(
-            what=f"{_runs(foreign)} belong to {', '.join(where)}, which this deployment does not have.",
+            what=f"{named(foreign)} belong to {', '.join(where)}, which this deployment does not have.",
             why="No worker takes them and the sweeper passes them over.",
             fix="Deploy the class or lane again until they have ended, or cancel them.",
         )
@@ -96,7 +96,7 @@ def _silent(deployment: Deployment, runs: Sequence[Run], what: str, why: str) ->
         why=why,
         fix="Ring for them (a message too many costs one look); if that does not help, see"
         " docs/operations.md#sweeper-silent and #oldest-message.",
-        remedy=Remedy(does=f"ring for {_runs(runs)}", apply=lambda: deployment.ask(partial(_ring, runs=runs))),
+        remedy=Remedy(does=f"ring for {named(runs)}", apply=lambda: deployment.ask(partial(_ring, runs=runs))),
     )
 
 
@@ -106,12 +106,14 @@ async def _ring(services: Services, *, runs: Sequence[Run]) -> None:
         await services.queue.send(QueueName(class_name=run.class_name, role=RESUME), wake)
 
 
-def _runs(runs: Sequence[Run]) -> str:
-    named = ", ".join(run.id for run in runs[:NAMED]) + (", …" if len(runs) > NAMED else "")
-    return f"{len(runs)} run{'s' if len(runs) > 1 else ''} ({named})"
+def named(runs: Sequence[Run]) -> str:
+    """How many runs, and the ids of the first."""
+    ids = ", ".join(run.id for run in runs[:NAMED]) + (", …" if len(runs) > NAMED else "")
+    return f"{len(runs)} run{'s' if len(runs) > 1 else ''} ({ids})"
 
 
-def _minutes() -> int:
+def minutes() -> int:
+    """`LATE` in minutes."""
     return LATE // timedelta(minutes=1)
 
 

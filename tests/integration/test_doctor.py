@@ -14,6 +14,7 @@ from typing import Any
 import boto3
 import pytest
 
+from fanfold import Client
 from fanfold.cli import main
 from fanfold.doctor import code
 from fanfold.doctor.deployment import Deployment
@@ -99,7 +100,7 @@ def patient(stack: LocalStack, session: boto3.Session) -> Iterator[Patient]:
 def before(patient: Patient) -> list[tuple[str, Finding]]:
     """What other tests have left behind on the shared stack; of how it is deployed there is nothing."""
     found = patient.found()
-    leftovers = {"letters", "places", "runs", "tasks", "throttles", "tokens"}
+    leftovers = {"letters", "places", "runs", "tasks", "throttles", "tokens", "workers"}
     assert [finding for name, finding in found if name not in leftovers] == []
     return found
 
@@ -180,6 +181,24 @@ def test_a_queue_nobody_takes_from_is_found(patient: Patient, before: Before) ->
         before=before,
         mappings=lambda known: tuple(each for each in known if each[0].physical_id != resume),
     )
+
+
+def test_a_mapping_that_was_deleted_is_named_with_its_queue_and_class_and_made_again(
+    patient: Patient, before: Before, client: Client
+) -> None:
+    functions, lost = patient.client("lambda"), patient.mapping("worker-model", LANE)
+    told = functions.get_event_source_mapping(UUID=lost)
+    functions.delete_event_source_mapping(UUID=lost)
+    words = f"Mapping {lost} was deleted: function worker-model takes nothing from queue model/normal of class model"
+    finding = patient.the_one("mappings", words, before=before)
+    assert ("stack" in finding.fix, "Make it again" in finding.fix) == (False, True)
+    waiting = client.submit("tiny")["id"]
+    patient.healed("mappings", finding)
+    made = functions.get_event_source_mapping(UUID=patient.mapping("worker-model", LANE))
+    same = ("EventSourceArn", "FunctionArn", "State", "BatchSize", "FunctionResponseTypes", "ScalingConfig")
+    assert {key: made[key] for key in same} == {key: told[key] for key in same}
+    assert client.wait(waiting, timeout=60)["status"] == "succeeded"
+    assert patient.found("mappings", "concurrency", "visibility") == []
 
 
 def test_a_reservation_below_the_mappings_is_found(patient: Patient, before: Before) -> None:
@@ -366,7 +385,7 @@ def test_whoever_is_gone_is_named_and_the_others_are_looked_at(patient: Patient,
     """Half a stack: the table was deleted by hand."""
     found = patient.found(settings=lambda known: replace(known, table="no-such-table"))
     gone = {name for name, finding in found if "is not there" in finding.what}
-    assert gone == {"table", "tokens", "places", "runs", "clock"}
+    assert gone == {"table", "tokens", "places", "workers", "runs", "clock"}
     # The functions, which were not deployed with that table, do have other settings than these.
     assert {name for name, _ in found} - gone <= {"code", *(name for name, _ in before)}
 

@@ -12,7 +12,8 @@ import pytest
 from moto import mock_aws
 
 from fanfold.doctor import alarms
-from fanfold.doctor.deployment import Deployment, Resource
+from fanfold.doctor.deployment import Deployment
+from fanfold.doctor.resource import Resource
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
 OWN = "fanfold-prod-Errors"

@@ -11,21 +11,22 @@ from typing import Any
 import boto3
 import pytest
 
-from fanfold.doctor import clock, places, runs, tokens
+from fanfold.doctor import clock, places, runs, tokens, workers
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.examination import examine
 from fanfold.doctor.finding import Finding
+from functions.engine.journal import Entry, EventType
 from functions.engine.message import RESUME, QueueName, Wake
 from functions.engine.ports import Absent, RunKey
 from functions.engine.run import SCHEMA, Place, Run, Status
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services
-from tests.support.builders import a_run, a_token
+from tests.support.builders import a_run, a_token, an_envelope
 from tests.support.clock import START
 from tests.support.world import World
 
 NOW = START + timedelta(hours=9)
-CHECKS = (tokens.CHECK, places.CHECK, runs.CHECK, clock.CHECK)
+CHECKS = (tokens.CHECK, places.CHECK, workers.CHECK, runs.CHECK, clock.CHECK)
 
 
 class Memory(Deployment):
@@ -109,6 +110,67 @@ def test_a_run_nobody_looks_at_is_rung_for(patient: Memory, run: Run) -> None:
     rung = patient.do(patient.services.queue.receive(resume, limit=10, wait_seconds=0, visibility_seconds=60))
     wake = Wake(tenant=run.tenant, run_id=run.id, submission=run.submission, class_name="model")
     assert [received.message for received in rung] == [wake, wake]
+
+
+def minutes_ago(number: float) -> dict[str, Any]:
+    return hours_ago(number / 60)
+
+
+def send(patient: Memory, role: str = "normal") -> QueueName:
+    """A message of some run in a queue."""
+    queue = QueueName(class_name="model", role=role)
+    patient.do(patient.services.queue.send(queue, an_envelope(9)))
+    return queue
+
+
+def test_a_run_that_is_queued_for_minutes_while_nobody_works_on_its_lane_is_found(patient: Memory) -> None:
+    run = patient.store(a_run(1, **minutes_ago(4)))
+    take_place(patient, run)
+    send(patient)
+    check, finding = the_one(patient.found())
+    assert (check, finding.what) == (
+        "workers",
+        f"Nobody works on lane normal of class model: 1 run ({run.id}) could have begun over 3 minutes ago, 1 message"
+        " waits in queue model/normal, and nobody has taken any.",
+    )
+    assert "fanfold worker --class model --lanes normal" in finding.fix
+    assert finding.remedy is None
+
+
+def test_a_redriven_run_that_nobody_takes_up_is_found_in_the_queue_where_it_waits(patient: Memory) -> None:
+    patient.store(a_run(1, **minutes_ago(9), epoch=1, version=5))
+    send(patient, RESUME)
+    _, finding = the_one(patient.found())
+    assert finding.what.startswith("Nobody works on resume of class model: 1 run")
+
+
+def redrawn(run: Run, minutes: float) -> Run:
+    """The run with something that happened to it so long ago."""
+    entry = Entry(seq=2, at=NOW - timedelta(minutes=minutes), type=EventType.RUN_RESUMED)
+    return replace(run, journal=(*run.journal, entry))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        a_run(1, **minutes_ago(2.5)),
+        a_run(1, **minutes_ago(9), not_before=NOW - timedelta(minutes=2)),
+        a_run(1, **minutes_ago(9), not_before=NOW + timedelta(minutes=2)),
+        redrawn(a_run(1, **minutes_ago(9)), 2),
+    ],
+    ids=["young", "delayed", "still delayed", "just resumed"],
+)
+def test_a_run_that_could_not_begin_for_long_says_nothing_about_workers(patient: Memory, run: Run) -> None:
+    patient.store(run)
+    send(patient)
+    assert [finding for name, finding in patient.found() if name in ("runs", "workers")] == []
+
+
+def test_a_backlog_that_somebody_works_off_is_no_finding(patient: Memory) -> None:
+    take_place(patient, patient.store(a_run(1, **minutes_ago(90))))
+    queue = send(patient)
+    patient.do(patient.services.queue.receive(queue, limit=1, wait_seconds=0, visibility_seconds=60))
+    assert patient.found() == []
 
 
 def test_a_run_queued_past_its_deadline_is_found(patient: Memory) -> None:
