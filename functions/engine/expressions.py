@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from functions.engine.budget import Budget, Refused
 from functions.engine.errors import Problem
-from functions.engine.query import Budget, Expression, ExpressionError, compile_expression
+from functions.engine.query import Expression, ExpressionError, compile_expression
 from functions.engine.values import Json
 
 __all__ = [
@@ -70,12 +71,16 @@ class Template:
     single: bool = field(compare=False)
     _node: _Node = field(repr=False, compare=False)
 
-    def evaluate(self, scope: Mapping[str, Json]) -> Json:
+    def evaluate(self, scope: Mapping[str, Json], budget: Budget | None = None) -> Json:
         """The tree with every ${…} replaced; what the scope has not is null. Raises `ExpressionError`.
 
-        The result shares parts with the scope and the template: treat all three as immutable.
+        What is evaluated within one budget shares it. The result shares parts with the scope and the template: treat
+        all three as immutable.
         """
-        return _evaluate(self._node, scope, Budget())
+        try:
+            return _evaluate(self._node, scope, Budget() if budget is None else budget)
+        except Refused as error:
+            raise ExpressionError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,20 +234,19 @@ def _join(node: _Text, scope: Mapping[str, Json], budget: Budget) -> str:
     texts: list[str] = []
     length = 0
     for part in node.parts:
-        texts.append(part if isinstance(part, str) else _as_text(part.evaluate(scope, budget)))
+        texts.append(part if isinstance(part, str) else _as_text(part.evaluate(scope, budget), budget))
         length += len(texts[-1])
         if length > MAX_TEXT:
             raise ExpressionError(f"the text grows over {MAX_TEXT:,} characters")
+    budget.spend(1, 2 * length)
     return "".join(texts)
 
 
-def _as_text(value: Json) -> str:
+def _as_text(value: Json, budget: Budget) -> str:
     """A value inside other text: strings as they are, null as nothing, others as compact JSON."""
     if isinstance(value, str):
         return value
     if value is None:
         return ""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError as error:
-        raise ExpressionError("a value is nested too deeply to be put into text") from error
+    budget.weigh((value,), times=2)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
