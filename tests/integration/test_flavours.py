@@ -66,6 +66,22 @@ def is_problem(answer: httpx.Response, status: int, slug: str) -> bool:
     return (answer.status_code, media_type, told["type"], told["status"]) == (status, PROBLEM, slug, status)
 
 
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+def test_a_body_that_is_not_utf8_is_refused_on_each_door(http: httpx.Client, media_type: str) -> None:
+    run_id = submitted(http)["id"]
+    doors = [
+        ("PUT", "v1/workflows/tiny", b'{"name":"tiny\xff","steps":{}}'),
+        ("POST", "v1/runs", b'{"workflow":"tiny","input":"\xff"}'),
+        ("POST", "v1/runs/batch", b'{"runs":[{"workflow":"tiny","input":"\xff"}]}'),
+        ("POST", f"v1/runs/{run_id}/signals/go", b'"\xff"'),
+        ("POST", f"v1/runs/{run_id}/fork", b'{"from_step":"greet\xff"}'),
+    ]
+    for method, path, body in doors:
+        answer = http.request(method, path, content=body, headers={"content-type": media_type})
+        assert answer.status_code == 400, (path, answer.text)
+        assert "UTF-8" in answer.json()["detail"]
+
+
 def test_a_run_is_accepted_found_by_its_links_and_waited_for(http: httpx.Client) -> None:
     answer = http.post("v1/runs", json={"workflow": "tiny", "input": {"name": "Grüße, €"}})
     accepted = answer.json()

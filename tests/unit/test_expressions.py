@@ -93,6 +93,9 @@ def test_what_is_not_there_is_null(source: str) -> None:
         ("a $${b} ${input.n}", "a ${b} 3"),
         ("${input.n}$${", "3${"),
         ("$ {input} $5 } {", "$ {input} $5 } {"),
+        ("${'$'}${input.n}", "$3"),
+        ("all in all ${'$'}${input.n}.00, not $$${input.n}", "all in all $3.00, not $${input.n}"),
+        ("${'$${'}", "$${"),
     ],
 )
 def test_a_doubled_dollar_is_a_literal_one(source: str, expected: str) -> None:

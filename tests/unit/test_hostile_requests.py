@@ -326,6 +326,28 @@ def test_a_body_that_leaves_open_what_it_means_is_refused_and_takes_no_place(doo
     assert asyncio.run(door.services.places.load("model")).depth == 0
 
 
+WITH_BODY = [call for call in NAMED if call.body is not None or call.document or call.payload]
+
+
+@pytest.mark.parametrize("call", WITH_BODY, ids=lambda call: call.name)
+@pytest.mark.parametrize("version", ["2.0", "1.0"])
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+async def test_bytes_that_are_not_utf8_are_refused_though_the_gateway_replaced_them(
+    call: Call, version: str, media_type: str
+) -> None:
+    http = Http(services=memory_services(), version=version)
+    await http("PUT", "/v1/workflows/tiny", TINY)
+    run_id = (await http("POST", "/v1/runs", {"workflow": "tiny"})).json["id"]
+    sent = b'{"workflow":"tiny","name":"tiny","from_step":"\xc3"}'
+    text = sent.decode("utf-8", "replace")
+    headers = {"content-type": media_type, "content-length": str(len(sent))}
+    path = path_of(call, run_id=run_id)
+    refused = await http(call.method, path, text, headers=headers)
+    assert (refused.status, "UTF-8" in refused.json["detail"]) == (400, True)
+    meant = await http(call.method, path, text, headers={**headers, "content-length": str(len(text.encode()))})
+    assert "UTF-8" not in meant.text
+
+
 ODD = {
     "lone surrogates": b'"\\ud800 \\udfff"',
     "surrogates as a key": b'{"\\ud800":1}',

@@ -18,6 +18,7 @@ from functions.engine.values import MAX_DEPTH, Json, deeper_than, parse
 from functions.runtime.api.incoming import Incoming
 from functions.runtime.api.problems import invalid_body, invalid_parameter, malformed, too_large
 
+_LENGTH = re.compile(r"[0-9]{1,9}")
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -99,9 +100,19 @@ def _body(event: Mapping[str, Any], limit: int) -> bytes:
             raise malformed("the body is not the base64 it is said to be") from error
     else:
         body = text.encode("utf-8", "surrogatepass")
+        if "\ufffd" in text and len(body) != _sent_bytes(event, len(body)):
+            # API Gateway decodes what it hands on as text, and puts this character for bytes that are not UTF-8.
+            raise malformed("the body is not UTF-8")
     if len(body) > limit:
         raise too_large(f"max_body_bytes: the body has {len(body):,} bytes; {limit:,} is the most")
     return body
+
+
+def _sent_bytes(event: Mapping[str, Any], otherwise: int) -> int:
+    """How long the body was when it was sent, as far as the headers tell."""
+    headers = {str(name).lower(): str(value) for name, value in (event.get("headers") or {}).items()}
+    stated = headers.get("content-length", "")
+    return int(stated) if _LENGTH.fullmatch(stated) and "content-encoding" not in headers else otherwise
 
 
 def _identity(event: Mapping[str, Any]) -> dict[str, str]:
