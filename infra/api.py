@@ -29,6 +29,7 @@ class Api(Construct):
             timeout=TIMEOUTS[config.api],
             memory_mb=1_024,
             description="Answers the HTTP API",
+            reserved_concurrency=config.reserved.get("api"),
         )
         self.authorizer = Function(
             self,
@@ -38,6 +39,7 @@ class Api(Construct):
             timeout=Duration.seconds(10),
             memory_mb=512,
             description="Turns a bearer token into a tenant and scopes",
+            reserved_concurrency=config.reserved.get("authorizer"),
         )
         self.log_group = vended_log_group(self, "AccessLogs", of="apis", package=package)
         self.door = self._door(config)

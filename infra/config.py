@@ -18,6 +18,7 @@ from infra.bedrock import models_of
 from infra.classes import ClassConfig, classes_of, shipped
 from infra.key import key_of
 from infra.kinds import check_kinds
+from infra.reserved import reserved_of
 
 MAX_EXPRESS_SECONDS = 300
 """The longest execution of an Express workflow (Step Functions quotas); longer batches are Standard ones."""
@@ -47,6 +48,7 @@ class Config:
     architecture: str = "arm64"
     api: str = "http"
     requests_per_second: int = 5_000
+    reserved: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     kms: str = ""
     alarm_email: str = ""
     bedrock_models: tuple[str, ...] = ()
@@ -140,6 +142,7 @@ class Config:
             architecture=str(get("architecture") or "arm64"),
             api=str(get("api") or "http"),
             requests_per_second=_number(get, "requests_per_second", 5_000),
+            reserved=reserved_of(_object(get, "reserved")),
             kms=key_of(get("kms")),
             alarm_email=str(get("alarm_email") or ""),
             bedrock_models=models_of(get("bedrock_models")),

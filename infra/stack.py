@@ -169,6 +169,12 @@ class FanfoldStack(Stack):
                 f"Stage {self.config.stage} without -c alarm_email=…: its alarms tell a topic that nobody has "
                 "subscribed to. Subscribe your pager to it; `fanfold doctor` says as long as nobody has.",
             )
+        if not self.config.disposable and not self.config.reserved:
+            Annotations.of(self).add_warning_v2(
+                "fanfold:callers-have-no-room-of-their-own",
+                f"Stage {self.config.stage} without -c reserved=…: workers and maps may take all of the account's "
+                "concurrency, and then callers get 503. See docs/operations.md, Room in Lambda.",
+            )
 
     def _pools(self, package: Package) -> dict[str, Pool]:
         """The containers of the classes that ask for them; an emulator has none."""

@@ -1,4 +1,4 @@
-"""The event source mappings: who takes from which queue, how many at once, and what room there is for them."""
+"""The event source mappings: who takes from which queue, and how."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from fanfold.doctor.deployment import Deployment, Queue, unqualified
+from fanfold.doctor.deployment import Deployment, Queue
 from fanfold.doctor.finding import Check, Finding, Remedy
 from fanfold.doctor.redrive import DEAD_DAYS, SOURCE_DAYS
 from fanfold.doctor.resource import Resource
@@ -93,61 +93,4 @@ def _of_queue(queue: Queue, mapping: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def find_concurrency(deployment: Deployment) -> Iterator[Finding]:
-    """Mappings that may take more than Lambda has room for."""
-    client = deployment.client("lambda")
-    by_arn = {queue.arn: queue for queue in deployment.queues}
-    names = {unqualified(function["FunctionArn"]): name for name, function in deployment.functions.items()}
-    most: dict[str, int] = defaultdict(int)
-    resumes: dict[str, int] = defaultdict(int)
-    for _, mapping in deployment.mappings:
-        queue, function = by_arn.get(mapping["EventSourceArn"]), names.get(unqualified(mapping["FunctionArn"]))
-        limit = mapping.get("ScalingConfig", {}).get("MaximumConcurrency")
-        if queue is None or function is None or mapping["State"] in OFF:
-            continue
-        if limit is None:
-            yield Finding(
-                what=f"The mapping of queue {queue} has no maximum concurrency.",
-                why="One full lane takes the account's whole concurrency; everything else is throttled.",
-                fix=DEPLOY,
-            )
-            continue
-        most[function] += limit
-        resumes[function] += limit if queue.role == RESUME else 0
-    free = 0
-    for function, limit in most.items():
-        reserved = client.get_function_concurrency(FunctionName=deployment.functions[function]["FunctionName"]).get(
-            "ReservedConcurrentExecutions"
-        )
-        if reserved is None:
-            free += limit
-        elif reserved < limit:
-            yield Finding(
-                what=f"{function} has {reserved} executions reserved, its mappings may use {limit}.",
-                why="Throttled deliveries count as receives; ten of them are a dead letter.",
-                fix=f"Reserve at least {limit} (`reserved_concurrency` of the class), or lower its lanes and `resume`.",
-            )
-        # A resume queue nobody takes from has been told of by then.
-        if function.startswith("worker-") and 0 < 2 * resumes[function] < limit:
-            yield Finding(
-                what=f"The resume queue of {function} gets {resumes[function]} of {limit} concurrent batches;"
-                " at least half is meant.",
-                why="Runs that have begun wait behind runs that have not (R7).",
-                fix="Raise `resume` of the class, or lower its lanes, and deploy.",
-            )
-    account = client.get_account_settings()["AccountLimit"]
-    room = account["UnreservedConcurrentExecutions"]
-    if free > room:
-        yield Finding(
-            what=f"The mappings may use {free} concurrent executions, the account has {room} that nobody reserved"
-            f" (quota {account['ConcurrentExecutions']}).",
-            why="Under load Lambda throttles the workers and the API; throttled deliveries count as receives.",
-            fix="Raise the quota (Service Quotas, Lambda, concurrent executions), or lower the classes' concurrency.",
-        )
-
-
 CHECK = Check(name="mappings", looks_at="who takes from which queue, and how", find=find)
-CONCURRENCY = Check(
-    name="concurrency", looks_at="the mappings' concurrency against reservations and the account's quota",
-    find=find_concurrency,
-)  # fmt: skip

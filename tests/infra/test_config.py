@@ -74,6 +74,10 @@ def test_settings_are_overridden_by_context() -> None:
         ({"local": "yes"}, "local: 'yes'"),
         ({"api": "graphql"}, "api: 'graphql'"),
         ({"requests_per_second": "many"}, "requests_per_second"),
+        ({"reserved": "20"}, "reserved: must be a JSON object"),
+        ({"reserved": {"worker": 20}}, "reserved: unknown \\['worker'\\]; known are api"),
+        ({"reserved": {"api": 0}}, "reserved: api is at least 1"),
+        ({"reserved": {"api": "20"}}, "reserved: api is a whole number"),
         ({"architecture": "sparc"}, "architecture"),
     ],
 )

@@ -214,3 +214,14 @@ def test_no_version_is_deleted_while_it_may_still_work(shipped: Synthesised) -> 
 def test_a_dozen_classes_do_not_fit_into_a_stack_and_nine_do(synth: Callable[..., Synthesised]) -> None:
     names = ("model", "harness", "nightly", "reports", "batch", "eu", "us", "slow", "gpu")
     assert len(synth({"stage": "prod", "classes": {name: {} for name in names}}).template["Resources"]) <= 500
+
+
+@pytest.mark.parametrize("api", ["http", "rest"])
+def test_what_callers_meet_has_executions_of_its_own_where_somebody_says_so(
+    api: str, synth: Callable[..., Synthesised], prod: Synthesised
+) -> None:
+    """By default nothing is reserved: Lambda refuses that in an account with a quota of 10."""
+    stack = synth({"stage": "prod", "api": api, "reserved": '{"api": 200, "authorizer": 20}'})
+    reserved = {name: f.get("ReservedConcurrentExecutions") for name, f in stack.functions().items()}
+    assert {name: most for name, most in reserved.items() if most} == {"api": 200, "authorizer": 20}
+    assert not [name for name, f in prod.functions().items() if "ReservedConcurrentExecutions" in f]

@@ -44,6 +44,13 @@ def test_a_stage_for_keeps_is_protected_and_warns_when_its_alarms_reach_nobody()
     assert len(Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("alarm_email"))) == 1
 
 
+def test_a_stage_for_keeps_whose_callers_have_no_room_of_their_own_is_told_of_at_synth() -> None:
+    def told(**context: Any) -> int:
+        return len(Annotations.from_stack(stack_of(**context)).find_warning("*", Match.string_like_regexp("reserved")))
+
+    assert (told(stage="prod"), told(stage="prod", reserved='{"api": 50}'), told(stage="dev")) == (1, 0, 0)
+
+
 @pytest.mark.parametrize("stage", ["Prod", "-", "a" * 21, "de v", "1"])
 def test_a_stage_that_is_no_name_is_refused(stage: str) -> None:
     with pytest.raises(ValueError, match="stage"):
