@@ -110,9 +110,11 @@ def revoke(environ: Mapping[str, str], token_id: str, *, now: datetime) -> Token
 def remove_run(environ: Mapping[str, str], tenant: str, run_id: str) -> None:
     """Delete the record of a run that can't be read. Raises `LocalError` where there is none such."""
     from functions.engine.ports import RUN_ID, RunKey
+    from functions.engine.tenant import TENANT
 
     key = RunKey(tenant=tenant, run_id=run_id)
-    if not RUN_ID.fullmatch(run_id) or not _run(environ, lambda services: services.runs.remove_unreadable(key)):
+    possible = TENANT.fullmatch(tenant) and RUN_ID.fullmatch(run_id)
+    if not possible or not _run(environ, lambda services: services.runs.remove_unreadable(key)):
         raise LocalError(
             f"Tenant {tenant!r} has no run {run_id!r} whose record can't be read. One that can is ended by"
             " `fanfold cancel`.",

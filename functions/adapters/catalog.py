@@ -18,6 +18,7 @@ from functions.adapters.queries import rows
 from functions.adapters.record import from_ms, to_ms
 from functions.engine.errors import Conflict, LimitExceeded
 from functions.engine.ports import Listed, Registered
+from functions.engine.tenant import checked_tenant
 from functions.engine.values import dump, parse
 
 _AFTER_HASH: Final = "$"
@@ -121,7 +122,7 @@ class DynamoCatalog:
 
 
 def _partition(tenant: str) -> str:
-    return f"{tenant}#w"
+    return f"{checked_tenant(tenant)}#w"
 
 
 def _to_item(tenant: str, sort: str, registered: Registered) -> Item:

@@ -2,7 +2,8 @@
 
 One table. Keys: `pk` (S, partition) and `sk` (S, sort). TTL attribute: `x` (N, seconds since the epoch). Two global
 indexes, both KEYS_ONLY: `list` with `lp` (S, partition) and `ls` (S, sort); `due` with `dp` (S, partition) and `ds`
-(N, sort). Tenants never contain '#', so one tenant's keys can't address another's items.
+(N, sort). Tenants' names never contain '#', which is checked where a key is made: one tenant's keys can't address
+another's items.
 
 | item | pk | sk | attributes |
 | --- | --- | --- | --- |
@@ -43,6 +44,7 @@ from functions.adapters.record import decode, encode, from_ms, to_ms
 from functions.engine.errors import NewerSchema, Unreadable
 from functions.engine.ports import Bucket, DueKey, IndexKey, RunKey
 from functions.engine.run import SCHEMA, TERMINAL, Run, Status
+from functions.engine.tenant import checked_tenant
 
 T = TypeVar("T")
 
@@ -98,7 +100,7 @@ def reads_items(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str
 
 def head_key(tenant: str, run_id: str) -> Item:
     """The primary key of a run's head."""
-    return {PK: {"S": f"{tenant}#{run_id}"}, SK: {"S": HEAD}}
+    return {PK: {"S": f"{checked_tenant(tenant)}#{run_id}"}, SK: {"S": HEAD}}
 
 
 def run_key(item: Mapping[str, Any]) -> RunKey:
@@ -114,7 +116,7 @@ def shard_of(run_id: str, shards: int) -> int:
 
 def list_partition(tenant: str, bucket: str, shard: int) -> str:
     """The list index's partition key."""
-    return f"{tenant}#{bucket}#{shard}"
+    return f"{checked_tenant(tenant)}#{bucket}#{shard}"
 
 
 def list_sort(created_at: datetime, run_id: str) -> str:

@@ -20,6 +20,7 @@ from functions.engine.errors import Conflict, LimitExceeded, NewerSchema
 from functions.engine.fanout import ItemResult, MapRecord
 from functions.engine.ports import MapKey
 from functions.engine.run import SCHEMA
+from functions.engine.tenant import checked_tenant
 from functions.engine.values import Json, dump
 
 _DIGITS: Final = 7
@@ -132,7 +133,7 @@ def _result(row: list[Json]) -> ItemResult:
 
 
 def _partition(key: MapKey) -> str:
-    return f"{key.tenant}#{key.run_id}#{key.submission}#{key.step}"
+    return f"{checked_tenant(key.tenant)}#{key.run_id}#{key.submission}#{key.step}"
 
 
 def _sort(try_number: int, first: int) -> str:

@@ -15,6 +15,7 @@ from functions.adapters.packed import value_from_list, value_to_list
 from functions.adapters.record import from_ms, origin_from_list, origin_to_list, to_ms
 from functions.engine.message import Envelope, Message, Wake
 from functions.engine.run import SCHEMA, Place
+from functions.engine.tenant import checked_tenant
 from functions.engine.values import Json
 
 MAX_GROUP_ID: Final = 128
@@ -103,7 +104,7 @@ def _message(body: Json) -> Message | None:
         case "run":
             place, queue_deadline = body["place"], body["queue_deadline"]
             return Envelope(
-                tenant=body["tenant"],
+                tenant=checked_tenant(body["tenant"]),
                 run_id=body["run"],
                 submission=body["submission"],
                 workflow=body["workflow"],
@@ -123,7 +124,7 @@ def _message(body: Json) -> Message | None:
             )
         case "wake":
             return Wake(
-                tenant=body["tenant"],
+                tenant=checked_tenant(body["tenant"]),
                 run_id=body["run"],
                 submission=body["submission"],
                 class_name=body["class"],
@@ -138,7 +139,7 @@ def _broken_map(detail: Json) -> Wake:
     """What EventBridge tells of an execution that failed, ran out of time or was aborted: its map has ended."""
     given = json.loads(detail["input"])
     return Wake(
-        tenant=given["tenant"],
+        tenant=checked_tenant(given["tenant"]),
         run_id=given["run"],
         submission=given["submission"],
         class_name=given["class"],

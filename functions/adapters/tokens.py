@@ -18,6 +18,7 @@ from functions.adapters.queries import rows
 from functions.adapters.record import from_ms, to_ms
 from functions.engine.errors import Conflict, NotFound, Unreadable
 from functions.engine.ports import Token
+from functions.engine.tenant import TENANT
 
 _TOKENS: Final = "#tokens"
 _TENANTS: Final = "#tenants"
@@ -84,7 +85,8 @@ class DynamoTokens:
 
     async def tenants(self) -> Collection[str]:
         """See `Tokens.tenants`."""
-        return frozenset(str(item[SK]["S"]) for item in await self._partition(_TENANTS))
+        names = (str(item[SK]["S"]) for item in await self._partition(_TENANTS))
+        return frozenset(name for name in names if TENANT.fullmatch(name))
 
     async def _partition(self, name: str) -> builtins.list[Item]:
         return await rows(

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from functions.engine.lanes import MAX_PRIORITY, UNBOUND, Bound
 from functions.engine.ports import Token
+from functions.engine.tenant import checked_tenant
 
 SCOPES = frozenset({"submit", "read", "operate", "admin"})
 """What a token may allow. The one list of them."""
@@ -31,11 +32,10 @@ def mint(
     """A new token: its text, shown once and never again, and what is stored of it.
 
     `draw(n)` gives n unpredictable bytes (`secrets.token_bytes`): 8 name the token, 32 are its
-    secret; `bound` limits the lanes it may use. Raises ValueError for an unknown scope, none at all, an empty tenant,
-    or a bound that is none.
+    secret; `bound` limits the lanes it may use. Raises ValueError for an unknown scope, none at all, what is no
+    tenant's name, or a bound that is none.
     """
-    if not tenant:
-        raise ValueError("a token belongs to a tenant: its name is empty")
+    checked_tenant(tenant)
     if not scopes or scopes - SCOPES:
         wrong = ", ".join(sorted(scopes - SCOPES)) or "none"
         raise ValueError(f"a token has scopes of {', '.join(sorted(SCOPES))}; given: {wrong}")

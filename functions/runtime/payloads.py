@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from functions.engine.errors import InfrastructureError
 from functions.engine.ports import Blobs, Clock, RunStore
 from functions.engine.run import Run, StepState
+from functions.engine.tenant import checked_tenant
 from functions.engine.values import BlobRef, Json, Loaded, SealedStep, Value, ValuesMissing
 
 KEPT_BYTES = 32_000_000
@@ -21,7 +22,7 @@ Result = TypeVar("Result")
 
 def payload_key(tenant: str, run_id: str, submission: str, name: str) -> str:
     """Where a payload lies: below its tenant, its run and its submission (R1)."""
-    return f"{tenant}/{run_id}/{submission}/{name}"
+    return f"{checked_tenant(tenant)}/{run_id}/{submission}/{name}"
 
 
 class Payloads:

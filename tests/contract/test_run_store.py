@@ -331,6 +331,13 @@ async def test_a_listing_shows_one_tenant(store: RunStore) -> None:
     assert await store.page("acm", Bucket.ACTIVE, limit=10) == []
 
 
+async def test_what_is_no_tenants_name_has_no_runs(store: RunStore) -> None:
+    with pytest.raises(ValueError, match="no tenant's name"):
+        await store.put(a_run(tenant="acme#x"), Absent(), now=NOW)
+    with pytest.raises(ValueError, match="no tenant's name"):
+        await store.page("acme#active", Bucket.ACTIVE, limit=10)
+
+
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED])
 async def test_a_live_run_is_in_the_active_bucket_whatever_it_does(store: RunStore, status: Status) -> None:
     run = a_run()

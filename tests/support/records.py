@@ -24,6 +24,7 @@ from functions.engine.run import (
     StepState,
     StepStatus,
 )
+from functions.engine.tenant import TENANT
 from functions.engine.values import BlobRef, Json, Value
 
 CREATED = datetime(2026, 11, 30, 12, 0, 0, 123_000, tzinfo=UTC)
@@ -159,13 +160,18 @@ def runs() -> SearchStrategy[Run]:
     return _runs()
 
 
+def tenants() -> SearchStrategy[str]:
+    """Any tenant's name, most of them short."""
+    return st.text("abcZ1._-", min_size=1, max_size=8).filter(TENANT.fullmatch)
+
+
 def messages() -> SearchStrategy[Message]:
     """Any message."""
     name, count = texts(), st.integers(min_value=0)
-    wakes = st.builds(Wake, tenant=name, run_id=name, submission=ids(), class_name=name, outages=count)
+    wakes = st.builds(Wake, tenant=tenants(), run_id=name, submission=ids(), class_name=name, outages=count)
     return wakes | st.builds(
         Envelope,
-        tenant=name,
+        tenant=tenants(),
         run_id=name,
         submission=ids(),
         workflow=name,
@@ -246,7 +252,7 @@ def _runs(draw: st.DrawFn) -> Run:
         Sealed, newest=st.text("abc#", min_size=1), last_seq=st.integers(1, 99), statuses=st.text(".sfkc")
     )
     return Run(
-        tenant=draw(st.text("abc-1", min_size=1, max_size=8)),
+        tenant=draw(tenants()),
         id=draw(st.text("abcXYZ-_1#", min_size=1, max_size=22)),
         submission=draw(ids()),
         workflow=draw(texts()),

@@ -36,6 +36,7 @@ from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import Run, Status
 from functions.engine.segments import Segment, segment_parts
+from functions.engine.tenant import checked_tenant
 from functions.engine.values import BlobRef, Value, dump
 
 MAX_KEYS = 100
@@ -75,6 +76,7 @@ class MemoryRunStore:
 
     async def put(self, run: Run, condition: Condition, *, now: datetime) -> int:
         """See `RunStore.put`."""
+        checked_tenant(run.tenant)
         key = RunKey(tenant=run.tenant, run_id=run.id)
         item, item_bytes = self._encode(run)
         stored = self._rows.get(key)
@@ -176,6 +178,7 @@ class MemoryRunStore:
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
     ) -> Sequence[IndexKey]:
         """See `RunStore.page`."""
+        checked_tenant(tenant)
         rows = self._listed.get((tenant, bucket), [])
         mark = None if before is None else (before.created_at, before.run_id)
         if ascending:

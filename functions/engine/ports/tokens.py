@@ -8,13 +8,15 @@ from datetime import datetime
 from typing import Protocol
 
 from functions.engine.errors import Unreadable
+from functions.engine.tenant import checked_tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """A bearer token as stored: never its secret, only the SHA-256 (hex) of it.
 
-    `max_lane` and `max_priority` (0–9) bound what it may submit; None: any.
+    `max_lane` and `max_priority` (0–9) bound what it may submit; None: any. Raises ValueError for what is no
+    tenant's name.
     """
 
     id: str
@@ -27,6 +29,9 @@ class Token:
     revoked_at: datetime | None = None
     max_lane: str | None = None
     max_priority: int | None = None
+
+    def __post_init__(self) -> None:
+        checked_tenant(self.tenant)
 
 
 class Tokens(Protocol):
@@ -45,4 +50,4 @@ class Tokens(Protocol):
         """Mark it revoked (again: no change). Raises `NotFound`."""
 
     async def tenants(self) -> Collection[str]:
-        """Every tenant that ever had a token."""
+        """Every tenant that ever had a token; a name that can be none is left out."""

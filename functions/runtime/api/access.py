@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from functions.engine.lanes import UNBOUND, Bound
+from functions.engine.tenant import TENANT
 from functions.runtime.api.problems import forbidden, throttled, unauthorized
 
 
@@ -48,7 +49,7 @@ def caller_of(identity: Mapping[str, str]) -> Caller:
     """The caller as the authorizer knows it; refused with 401 where it knows none."""
     verdict = identity.get("verdict")
     tenant = identity.get("tenant", "")
-    if verdict != Verdict.OK or not tenant:
+    if verdict != Verdict.OK or not TENANT.fullmatch(tenant):
         reason = {Verdict.REVOKED: "the token was revoked", Verdict.EXPIRED: "the token has expired"}
         raise unauthorized(reason.get(Verdict(verdict), _UNKNOWN) if verdict in set(Verdict) else _UNKNOWN)
     highest = identity.get("max_priority")
