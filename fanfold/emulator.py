@@ -24,6 +24,7 @@ from pathlib import Path
 
 from fanfold.guard import guarded
 from fanfold.local import LocalError
+from fanfold.turns import taking_turns
 
 VERSION = "1.5.33"
 """The tested MiniStack: an older one serialises everything and ignores ItemReader, silently."""
@@ -185,7 +186,7 @@ def _be_the_emulator() -> None:
     parser.parse_args()
     sys.argv = ["ministack"]
     emulator = importlib.import_module("ministack.app")  # no client needs it
-    emulator.app = guarded(emulator.app)  # type: ignore[attr-defined]
+    emulator.app = guarded(taking_turns(emulator.app))  # type: ignore[attr-defined]
     emulator.main()
 
 
