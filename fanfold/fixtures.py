@@ -1,4 +1,7 @@
-"""What pytest finds of Fanfold by itself, where it is installed: the fixture `explore` for workflow authors."""
+"""The fixture `explore` for workflow authors: `pytest_plugins = ["fanfold.fixtures"]` in their conftest.py.
+
+No entry point tells pytest of it: whoever installs the client alone would have a fixture that can't work.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def explore() -> Callable[..., Exploration]:
     """As `fanfold.explore.explore`, and the test fails where a run ends wrong, telling after which call and how."""
-    # Not before it is asked for: every run of pytest imports this module.
+    # Not before it is asked for: tests that explore nothing need not load the service.
     from fanfold.explore import explore as explored
 
     def must_be_right(*args: Any, **given: Any) -> Exploration:

@@ -31,10 +31,15 @@ def explore(
     signal: Annotated[
         list[str] | None, typer.Option(metavar="NAME=JSON", help="What a wait for this signal gets; may be repeated.")
     ] = None,
+    ends: Annotated[
+        str, typer.Option(metavar="STATUS", help="How the run is to end when nothing disturbs it.")
+    ] = "succeeded",
     pairs: Annotated[bool, typer.Option("--pairs", metavar="", help="Two deaths, at every pair of places.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Kill the worker before and after each of its calls to a service; exit status 1 when a run ends wrong.
+
+    First the run is played undisturbed. It has to succeed, or to end as --ends says.
 
     Needs no stack: the run is played in memory, on virtual time, and its tasks are executed for real in this process.
     """
@@ -46,10 +51,15 @@ def explore(
         from fanfold.explore import explore as explored
         from fanfold.virtual import Stalled
         from functions.engine.errors import InvalidDocument
+        from functions.engine.run import TERMINAL, Status
     except ImportError as error:
         raise LocalError(f"Exploring needs what the service needs: fanfold[service] ({error}).", status=2) from error
+    if ends not in TERMINAL:
+        raise typer.BadParameter(f"--ends is one of {', '.join(sorted(TERMINAL))}, not {ends!r}")
     try:
-        found = explored(file, given, signals=signals, pairs=pairs, progress=None if json_ else _Progress())
+        found = explored(
+            file, given, signals=signals, ends=Status(ends), pairs=pairs, progress=None if json_ else _Progress()
+        )
     except InvalidDocument as error:
         problems = "".join(f"\n  {problem.pointer or '/'}: {problem.detail}" for problem in error.problems)
         raise LocalError(f"{file}: The workflow is invalid:{problems}", status=2) from error
@@ -104,12 +114,14 @@ def _print(found: Exploration) -> None:
     for note in found.notes:
         console.print(note)
     tries, wrong = len(found.points), len(found.wrong)
-    console.print(f"\n{found.workflow}: {len(found.calls)} calls, {tries} tries, {wrong or 'none'} of them end wrong.")
+    console.print(f"\nUndisturbed, the run is {found.end}.")
+    console.print(f"{found.workflow}: {len(found.calls)} calls, {tries} tries, {wrong or 'none'} of them end wrong.")
 
 
 def _shown(found: Exploration) -> dict[str, Any]:
     return {
         "workflow": found.workflow,
+        "end": found.end,
         "calls": found.calls,
         "points": [{"where": point.where, "wrong": [asdict(wrong) for wrong in point.wrong]} for point in found.points],
         "notes": found.notes,

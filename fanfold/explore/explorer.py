@@ -14,9 +14,9 @@ from fanfold.explore.course import Course, Crash, Effect, Moment
 from fanfold.explore.modules import ModuleState
 from fanfold.explore.play import Play
 from fanfold.explore.stage import Stage
-from fanfold.explore.verdict import Wrong, content, judge
+from fanfold.explore.verdict import Wrong, content, end_of, judge, unexpected
 from fanfold.virtual import run as on_virtual_time
-from functions.engine.run import Run
+from functions.engine.run import Run, Status
 from functions.engine.values import Json
 from functions.engine.workflow import DEFAULT_CLASS, version_of
 from functions.engine.workflow import check as check_document
@@ -48,9 +48,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """What all tries came to. `calls` are those of the undisturbed run, `notes` what was not looked at, and why."""
+    """What all tries came to. `end` (status and reason) and `calls` are those of the undisturbed run.
+
+    `notes` say what was not looked at, and why.
+    """
 
     workflow: str
+    end: str
     calls: tuple[str, ...]
     points: tuple[Point, ...]
     notes: tuple[str, ...] = ()
@@ -76,6 +80,7 @@ def explore(
     input: Json = None,
     *,
     signals: Mapping[str, Json] | None = None,
+    ends: Status = Status.SUCCEEDED,
     pairs: bool = False,
     check: Check | None = None,
     settings: Settings | None = None,
@@ -84,7 +89,8 @@ def explore(
     """Kill the worker of a run before and after each of its calls to a service, and look how the run ends.
 
     `workflow` is a document, or the path of one. `signals` are the payloads of the signals its waits
-    get, by name. `pairs`: after each first death also at every place of what follows (quadratic).
+    get, by name. `ends` is how the run has to end undisturbed; where it ends otherwise, that alone is told.
+    `pairs`: after each first death also at every place of what follows (quadratic).
     `progress` is called with each try, its number, and how many there are so far as is known.
     Raises `InvalidDocument`, ValueError for a task that would kill the explorer itself, and `Stalled` for
     one that spins. Not to be called on a running event loop.
@@ -92,7 +98,8 @@ def explore(
     play = _play(workflow, input, signals or {}, settings)
     undisturbed, again = _perform(play, ()), _perform(play, ())
     explorer = _Explorer(play, undisturbed, outputs=_outputs(undisturbed) == _outputs(again), check=check)
-    points = [explorer.point(undisturbed)]
+    assert undisturbed.run is not None, "a course that was played has its run"
+    points = [explorer.point(undisturbed, expected=ends)]
     if not points[0].wrong:
         points = []
         for point, total in explorer.tries(pairs=pairs):
@@ -101,6 +108,7 @@ def explore(
                 progress(len(points), total, point)
     return Exploration(
         workflow=play.workflow.name,
+        end=end_of(undisturbed.run),
         calls=tuple(str(site) for site in undisturbed.sites),
         points=tuple(points),
         notes=explorer.notes,
@@ -130,9 +138,11 @@ class _Explorer:
             for second in seconds:
                 yield self.point(_perform(self._play, (first, second))), total
 
-    def point(self, course: Course) -> Point:
-        """What one course came to."""
+    def point(self, course: Course, *, expected: Status | None = None) -> Point:
+        """What one course came to; `expected`: how it is to end by itself, not by comparison."""
         wrong = list(judge(course, self._undisturbed, self._play.workflow, outputs=self._outputs))
+        if expected is not None and course.run is not None:
+            wrong += unexpected(course.run, expected)
         if self._check is not None and course.run is not None and course.run.terminal:
             try:
                 self._check(course.run, tuple(course.effects))

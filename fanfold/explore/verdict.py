@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fanfold.explore.course import Course, Effect
 from functions.engine.journal import EventType
-from functions.engine.run import Reason, Run, StepStatus
+from functions.engine.run import Reason, Run, Status, StepStatus
 from functions.engine.values import BlobRef, Json, Value
 from functions.engine.workflow import OnFailure, Workflow
 
@@ -49,6 +49,15 @@ def judge(course: Course, undisturbed: Course, workflow: Workflow, *, outputs: b
     return found
 
 
+def unexpected(run: Run, expected: Status) -> Iterator[Wrong]:
+    """What is wrong with the undisturbed run's end: it is not the one that was expected."""
+    if run.status is not expected:
+        yield Wrong(step=None, what=f"the run is {end_of(run)}, though nothing disturbs it; expected was {expected}")
+        for name, state in run.steps.items():
+            if state.status is StepStatus.FAILED and state.error is not None:
+                yield Wrong(step=name, what=f"failed: {state.error.type}: {state.error.message[:SHOWN]}")
+
+
 def _journal(run: Run) -> Iterator[Wrong]:
     """Gap-free, in the order of time, and of the same opinion as the state."""
     if [entry.seq for entry in run.journal] != list(range(1, len(run.journal) + 1)):
@@ -77,7 +86,7 @@ def _interrupted(course: Course, run: Run, workflow: Workflow) -> Iterator[Wrong
         if any(execution.step == name for execution in course.executions[begun:]):
             yield Wrong(step=name, what="was executed again although it says `on_interrupt: fail`")
         if workflow.steps[name].on_failure is OnFailure.FAIL and run.reason is not Reason.STEP_FAILED:
-            yield Wrong(step=name, what=f"has failed, and the run is {_end(run)}")
+            yield Wrong(step=name, what=f"has failed, and the run is {end_of(run)}")
 
 
 def _different(run: Run, model: Run, workflow: Workflow, *, outputs: bool) -> Iterator[Wrong]:
@@ -87,7 +96,7 @@ def _different(run: Run, model: Run, workflow: Workflow, *, outputs: bool) -> It
             more = f": its timeout of {workflow.timeout_seconds:g} s leaves no room for a lease to run out"
         elif run.error is not None:
             more = f": {run.error.message[:SHOWN]}"
-        yield Wrong(step=None, what=f"the run is {_end(run)}, undisturbed it is {_end(model)}{more}")
+        yield Wrong(step=None, what=f"the run is {end_of(run)}, undisturbed it is {end_of(model)}{more}")
     for name in workflow.steps:
         state, wanted = run.steps.get(name), model.steps.get(name)
         if state is None or wanted is None:
@@ -138,7 +147,8 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _end(run: Run) -> str:
+def end_of(run: Run) -> str:
+    """How a run ended: its status, and its reason where it has one."""
     return str(run.status) if run.reason is None else f"{run.status} ({run.reason})"
 
 

@@ -130,3 +130,9 @@ def test_installing_the_client_installs_nothing_of_aws() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {dependency.split("=")[0] for dependency in project["dependencies"]} == {"httpx", "typer", "rich", "pyyaml"}
     assert (ROOT / "fanfold" / "py.typed").exists()
+
+
+def test_no_installation_registers_a_plugin_with_another_program() -> None:
+    """pytest would load one in every run, also beside the client alone, whose fixture could not work."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "entry-points" not in project

@@ -59,13 +59,16 @@ def test_the_fixed_ones_end_right_everywhere_in_pairs_too(shop: Path, capsys: py
 
 @pytest.mark.parametrize(("code", "status"), [(BAD, 1), (FIXED, 0)])
 def test_the_printed_test_finds_the_bug_and_passes_without_it(shop: Path, code: str, status: int) -> None:
-    (shop / "conftest.py").write_text(code)
+    (shop / "conftest.py").write_text(f'pytest_plugins = ["fanfold.fixtures"]\n{code}')
     (shop / "test_order.py").write_text(AS_A_TEST)
-    # Named here as well as installed: a checkout whose metadata is older has the fixture all the same.
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "fanfold.fixtures", "-p", "no:cacheprovider", "."]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
     ended = subprocess.run(command, cwd=shop, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == status, ended.stdout + ended.stderr
     assert ("step charge: effect 'charge' happened 2 times" in ended.stdout) == (status == 1)
+
+
+def test_what_the_document_says_of_a_conftest_is_what_the_printed_test_has() -> None:
+    assert '`pytest_plugins = ["fanfold.fixtures"]`' in DOC
 
 
 def test_every_test_and_command_it_names_exists() -> None:

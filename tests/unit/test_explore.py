@@ -296,6 +296,27 @@ def test_a_task_that_spins_is_told_of_instead_of_waited_for(monkeypatch: pytest.
         explore(one_step("test.spin"))
 
 
+def a_failing_one() -> dict[str, Any]:
+    return one_step("chaos.fail", input={"retryable": False})
+
+
+def test_a_run_that_fails_undisturbed_is_told_with_its_step_and_nothing_is_tried() -> None:
+    found = explore(a_failing_one())
+    assert (found.end, len(found.points), len(found.wrong)) == ("failed (step_failed)", 1, 1)
+    assert str(found.wrong[0]) == "undisturbed"
+    assert "the run is failed (step_failed), though nothing disturbs it; expected was succeeded" in said(found)
+    assert any(text.startswith("step one: failed: ") for text in said(found))
+    with pytest.raises(WrongEnds, match="though nothing disturbs it"):
+        found.must_be_right()
+
+
+def test_a_run_that_is_to_fail_is_explored_to_its_failure() -> None:
+    found = explore(a_failing_one(), ends=Status.FAILED)
+    found.must_be_right()
+    assert (found.end, len(found.points) > 10) == ("failed (step_failed)", True)
+    assert "expected was failed" in " ".join(said(explore(EXAMPLES / "tiny.yaml", ends=Status.FAILED)))
+
+
 # --- an engine that is broken -----------------------------------------------------------------
 
 
@@ -347,6 +368,20 @@ def test_the_command_shows_every_place_and_exits_with_0(capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert "before worker 1's call 1, queue.receive (model/resume)" in out
     assert "tiny: 8 calls, 14 tries, none of them end wrong." in out
+    assert "Undisturbed, the run is succeeded." in out
+
+
+def test_the_command_exits_with_1_where_the_run_fails_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flow.json").write_text(json.dumps(a_failing_one()))
+    assert main(["explore", str(tmp_path / "flow.json")]) == 1
+    out = capsys.readouterr().out
+    assert "Undisturbed, the run is failed (step_failed)." in out
+    assert "step one: failed: " in out
+    assert main(["explore", str(tmp_path / "flow.json"), "--ends", "failed", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["end"] == "failed (step_failed)"
+    assert main(["explore", str(tmp_path / "flow.json"), "--ends", "running"]) == 2
 
 
 def test_the_command_names_what_went_wrong_and_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
