@@ -74,8 +74,9 @@ load: $(READY)  ## The short version of every load test, against TARGET (memory,
 	  play $(TARGET) $(SCENARIOS) && play memory $(REMEMBERED) && play emulator $(EMULATED)
 	@$(BIN)/python -m loadtest report build/load/* --out build/load-report
 
-bench: $(READY)  ## Measure what metrics cost an invocation
+bench: $(READY)  ## Measure what metrics cost an invocation, and how long decisions take
 	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench.decisions
 
 check: $(READY)  ## Lint, formatting, types, import directions
 	@$(BIN)/ruff check .

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from functions.engine.functions import LARGEST_INTEGER
-from functions.engine.values import Json
+from functions.engine.values import BlobRef, Json
+
+LARGEST_INTEGER = 10**4_300
+"""The first integer that Python's JSON neither reads nor writes, by its default limit of 4,300 digits."""
 
 MAX_VALUE_NESTING = 200
 """Deepest value an expression may make or compare; Python's JSON encoder and comparison recurse."""
@@ -20,8 +22,24 @@ values. About a tenth of a microsecond each."""
 STEP_BYTES = 32_000_000
 """Most text, in characters, that they may go through or make together; a place in a list counts as 8. About a
 nanosecond each."""
+DECISION_NODES = 80_000
+DECISION_BYTES = 8_000_000
+"""What one decision spends before it leaves the steps that are still to start to the next one, which is due at once.
+One step more may be under way by then: together that is a tenth of a second."""
+STEP_STARTED = 50
+"""Nodes that a step costs beside its expressions when it starts or is skipped."""
+STEP_PAYLOADS = 32_000_000
+"""Most bytes of payloads kept beside the record that one step's expressions may read."""
+DECISION_PAYLOADS = 16_000_000
+"""Most bytes of them that the steps of one decision read together, but for one step that needs more."""
 STEP_SECONDS = 2.0
-"""Longest they may take by the clock that a caller gives, whatever was counted."""
+DECISION_SECONDS = 0.05
+"""Longest a step, and the steps of one decision before the last, may take by the clock that a caller gives, whatever
+was counted."""
+
+
+class PutOff(Exception):
+    """Not in this decision: what was to be evaluated is for the next one."""
 
 
 class Refused(Exception):
@@ -50,6 +68,12 @@ class Budget:
         if self._clock is not None and self._clock() > self._until:
             raise Refused("the expression takes too long")
 
+    def write(self, value: Json) -> None:
+        """Pay for making JSON of a value: each part is looked at before it, and written by it."""
+        before = self.nodes
+        self.weigh((value,), times=2)
+        self.spend((before - self.nodes) // 2)
+
     def weigh(self, values: Iterable[Json], *, times: int = 1, strict: bool = False) -> None:
         """Pay for all parts of these values, and `times` their text; `strict`: they have to be plain JSON.
 
@@ -75,6 +99,51 @@ class Budget:
                 return
             level = below
         raise Refused(f"a value is nested deeper than {MAX_VALUE_NESTING} levels")
+
+
+class Allowance:
+    """What one decision may spend and read, step by step."""
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self.step = Budget(clock=clock)
+        self._clock = clock
+        self._until = 0.0 if clock is None else clock() + DECISION_SECONDS
+        self._nodes = 0
+        self._bytes = 0
+        self._read: dict[str, int] = {}
+        self._reading: dict[str, int] = {}
+        self._begun = False
+
+    @property
+    def taken(self) -> int:
+        """Bytes of payloads that the step has read, and text that it has gone through or made."""
+        return sum(self._reading.values()) + STEP_BYTES - self.step.bytes
+
+    def next(self) -> Budget:
+        """The budget of the step that comes next. Raises `PutOff` once there is nothing left for one."""
+        self._nodes += STEP_NODES - self.step.nodes
+        self._bytes += STEP_BYTES - self.step.bytes
+        self._read |= self._reading
+        self.step, self._reading = Budget(clock=self._clock), {}
+        late = self._begun and self._clock is not None and self._clock() > self._until
+        if late or self._nodes >= DECISION_NODES or self._bytes >= DECISION_BYTES:
+            raise PutOff
+        self._begun = True
+        self._nodes += STEP_STARTED
+        return self.step
+
+    def read(self, payloads: Iterable[BlobRef]) -> None:
+        """The step reads these payloads. Raises `PutOff` when there is no room for them beside those of other steps.
+
+        Raises `Refused` when they are more than any step may read.
+        """
+        self._reading |= {ref.key: ref.bytes for ref in payloads}
+        mine = sum(self._reading.values())
+        if mine > STEP_PAYLOADS:
+            raise Refused(f"it reads {mine:,} bytes of payloads; the limit of a step is {STEP_PAYLOADS:,}")
+        if self._read and sum((self._read | self._reading).values()) > DECISION_PAYLOADS:
+            self._reading = {}
+            raise PutOff
 
 
 def _check(value: Json) -> None:

@@ -6,10 +6,11 @@ shell commits the record it returns under the version it was given, and performs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from functions.engine.budget import Allowance
 from functions.engine.control import carry_out
 from functions.engine.crash import interrupt_all
 from functions.engine.draft import Draft
@@ -51,11 +52,15 @@ QUEUE_GRACE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The next record (the same object when nothing changed) and the effects that follow its commit."""
+    """The next record (the same object when nothing changed) and the effects that follow its commit.
+
+    `more`: steps are left that can start. Decide again with `Noticed` when this is committed.
+    """
 
     run: Run
     effects: tuple[Effect, ...]
     changed: bool
+    more: bool = False
 
 
 def decide(
@@ -66,14 +71,16 @@ def decide(
     *,
     terms: Terms,
     loaded: Loaded | None = None,
+    clock: Callable[[], float] | None = None,
 ) -> Decision:
     """The next record of a run.
 
     Events about what the record no longer waits for change nothing, so every event may arrive
-    twice. Raises `ValuesMissing` when an expression needs a payload that is not in `loaded`, and
+    twice. What expressions may cost is counted; `clock`, in seconds, is the last resort against what the counts do not
+    see. Raises `ValuesMissing` when an expression needs a payload that is not in `loaded`, and
     `IllegalMove` for a claim of a run that can't be claimed.
     """
-    draft = Draft(run, workflow, now, terms)
+    draft = Draft(run, workflow, now, terms, Allowance(clock))
     for event in events:
         if isinstance(event, Move):
             carry_out(draft, workflow, event, loaded or {})
@@ -124,7 +131,7 @@ def decide(
                     _judge_queue_deadlines(draft, draft.now - QUEUE_GRACE)
     if not draft.by_operator:
         _go_on(draft, workflow, loaded or {})
-    return Decision(run=draft.sealed(), effects=tuple(draft.effects), changed=draft.changed)
+    return Decision(run=draft.sealed(), effects=tuple(draft.effects), changed=draft.changed, more=draft.more)
 
 
 def _go_on(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:

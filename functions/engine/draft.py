@@ -10,8 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from functions.engine.budget import Allowance
 from functions.engine.changed import changed
 from functions.engine.effects import Effect, ReturnPlace, StartAttempt, StartMap, StopMap
+from functions.engine.expressions import Template
 from functions.engine.journal import Entry, EventType
 from functions.engine.run import (
     TERMINAL,
@@ -26,16 +28,22 @@ from functions.engine.run import (
     fault_view,
     first_timer,
 )
+from functions.engine.scope import evaluate
 from functions.engine.steps import Steps
 from functions.engine.terms import Terms
-from functions.engine.values import Json, Value
+from functions.engine.values import Json, Loaded, Value
 from functions.engine.workflow import OnFailure, Step, Workflow
 
 
 class Draft:
-    """The next record in the making. `now` never lies before the journal's last entry (R11)."""
+    """The next record in the making. `now` never lies before the journal's last entry (R11).
 
-    def __init__(self, run: Run, workflow: Workflow, now: datetime, terms: Terms) -> None:
+    `more` says that steps are left that could start, for want of `allowance`.
+    """
+
+    def __init__(
+        self, run: Run, workflow: Workflow, now: datetime, terms: Terms, allowance: Allowance | None = None
+    ) -> None:
         self.run = run
         self.terms = terms
         self.now = max(now, run.journal[-1].at) if run.journal else now
@@ -45,6 +53,8 @@ class Draft:
         self.newly_settled: list[str] = []
         self.by_operator = False
         self.look_everywhere = False
+        self.allowance = allowance or Allowance()
+        self.more = False
         self._workflow = workflow
         self._entries: list[Entry] = []
         self._fields: dict[str, Any] = {}
@@ -77,6 +87,10 @@ class Draft:
         """Whether an attempt at the step, or at an item of it, would end before the horizon (R11)."""
         horizon = self.terms.horizon
         return horizon is None or self.now + timedelta(seconds=step.timeout_seconds) <= horizon
+
+    def evaluate(self, template: Template, loaded: Loaded) -> Json:
+        """The template's value, for the step that is its turn. Raises as `scope.evaluate` does."""
+        return evaluate(template, self.run, self.steps, loaded, self.allowance)
 
     @property
     def seq(self) -> int:

@@ -11,11 +11,15 @@ from functions.engine.values import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAttempt:
-    """Begin this attempt with this input. Lost: whoever holds the run starts what the record calls running."""
+    """Begin this attempt with this input. Lost: whoever holds the run starts what the record calls running.
+
+    `large`: the input is made again when the attempt begins, because many such may have to wait until then.
+    """
 
     step: str
     attempt: int
     input: Json
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,41 +6,17 @@ What a node means is what it means there, and a test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-from jmespath.exceptions import JMESPathTypeError
 from jmespath.visitor import TreeInterpreter
 
 from functions.engine.budget import Budget
-from functions.engine.functions import Functions
+from functions.engine.functions import Evaluate, function, ordered, pay_copy, reference
 from functions.engine.references import Tree
 from functions.engine.values import Json
 
-Evaluate = Callable[[Json, Budget], Json]
-"""What a node gives for a value, within a budget. Raises `Refused`, and whatever Python can't compare or compute."""
-
-_Call = Callable[[Budget, list[Json]], Json]
-
-_FUNCTIONS: Any = Functions()
 _COMPARATORS = TreeInterpreter.COMPARATOR_FUNC
-_COPYING = 8
-"""Parts that are copied in the time in which one is visited."""
-_CHECKED = 2
-"""Parts that a function checks the kind of in that time."""
-
-
-class _Expression:
-    """What stands after `&`. The library's functions know it by the name of its class."""
-
-    def __init__(self, expression: Evaluate, budget: Budget) -> None:
-        self.expression = expression
-        self._budget = budget
-
-    def visit(self, expression: Evaluate, value: Json) -> Json:
-        """Its value for an element, as the library asks for it."""
-        return expression(value, self._budget)
 
 
 def build(node: Tree) -> Evaluate:
@@ -80,7 +56,7 @@ def _same(node: Tree) -> Evaluate:
 
 def _expref(node: Tree) -> Evaluate:
     inner = build(node["children"][0])
-    return lambda value, budget: _Expression(inner, budget)
+    return lambda value, budget: reference(inner, budget)
 
 
 def _slice(node: Tree) -> Evaluate:
@@ -89,7 +65,7 @@ def _slice(node: Tree) -> Evaluate:
     def take(value: Json, budget: Budget) -> Json:
         if not isinstance(value, list):
             return None
-        _pay_copy(budget, len(range(*cut.indices(len(value)))))
+        pay_copy(budget, len(range(*cut.indices(len(value)))))
         return value[cut]
 
     return take
@@ -117,28 +93,24 @@ def _comparator(node: Tree) -> Evaluate:
     ordering = node["value"] not in ("eq", "ne")
 
     def compared(value: Json, budget: Budget) -> Json:
-        budget.spend(3)
+        budget.spend(2)
         one, other = left(value, budget), right(value, budget)
         if isinstance(one, str) and isinstance(other, str):
             budget.spend(0, min(len(one), len(other)))
         elif isinstance(one, (list, dict)) and isinstance(other, (list, dict)):
             budget.weigh((one, other))
-        if ordering and not (_ordered(one) and _ordered(other)):
+        if ordering and not (ordered(one) and ordered(other)):
             return None
         return compare(one, other)
 
     return compared
 
 
-def _ordered(value: Json) -> bool:
-    return isinstance(value, (int, float, str)) and not isinstance(value, bool)
-
-
 def _or(node: Tree) -> Evaluate:
     left, right = map(build, node["children"])
 
     def either(value: Json, budget: Budget) -> Json:
-        budget.spend(3)
+        budget.spend(2)
         found = left(value, budget)
         return found if _true(found) else right(value, budget)
 
@@ -149,7 +121,7 @@ def _and(node: Tree) -> Evaluate:
     left, right = map(build, node["children"])
 
     def both(value: Json, budget: Budget) -> Json:
-        budget.spend(3)
+        budget.spend(2)
         found = left(value, budget)
         return right(value, budget) if _true(found) else found
 
@@ -247,7 +219,7 @@ def _flatten(node: Tree) -> Evaluate:
         if not isinstance(elements, list):
             return None
         budget.spend(1 + len(elements))
-        _pay_copy(budget, sum(len(element) for element in elements if isinstance(element, list)))
+        pay_copy(budget, sum(len(element) for element in elements if isinstance(element, list)))
         merged: list[Json] = []
         for element in elements:
             merged.extend(element if isinstance(element, list) else (element,))
@@ -262,110 +234,15 @@ def _flatten(node: Tree) -> Evaluate:
 def _function(node: Tree) -> Evaluate:
     name, arguments = node["value"], tuple(map(build, node["children"]))
     cost = 1 + len(arguments)
-    call: _Call = _BY_KEY.get(name) or partial(_called, name)
+    call = function(name)
 
-    def function(value: Json, budget: Budget) -> Json:
+    def called(value: Json, budget: Budget) -> Json:
         budget.spend(cost)
         return call(budget, [argument(value, budget) for argument in arguments])
 
-    return function
+    return called
 
 
-def _called(name: str, budget: Budget, given: list[Json]) -> Json:
-    _pay_call(name, budget, given)
-    return _FUNCTIONS.call_function(name, given)
-
-
-def _pay_call(name: str, budget: Budget, given: list[Json]) -> None:
-    """What the function is going to look at, and to make."""
-    match name, given:
-        case (("length" | "type" | "not_null" | "to_array"), _):
-            pass
-        case "reverse", [str(text)]:
-            budget.spend(0, 2 * len(text))
-        case "contains", [str(text), str(part)]:
-            budget.spend(0, 4 * len(text) + len(part))
-        case "contains", [list(items), str() | list() | dict()]:
-            budget.weigh((given[1],))
-            budget.weigh(items)
-        case "to_number", [str(text)]:
-            budget.spend(0, 16 * len(text))
-        case (("starts_with" | "ends_with"), [str(), str(part)]):
-            budget.spend(0, len(part))
-        case "to_string", [list() | dict()]:
-            budget.weigh(given, times=2)
-        case "join", [str(separator), list(items)]:
-            budget.spend(len(items) // _CHECKED, 2 * len(separator) * len(items))
-            budget.spend(0, 2 * _text(items))
-        case (("sort" | "max" | "min"), [list(items)]):
-            rounds = len(items).bit_length() if name == "sort" else 1
-            budget.spend(len(items) // _CHECKED + len(items) * rounds // _COPYING, 8 * len(items))
-            budget.spend(0, rounds * _text(items))
-        case (("sum" | "avg"), [list(items)]):
-            budget.spend(len(items) // _CHECKED)
-        case "map", [_, list(items)]:
-            budget.spend(len(items), 8 * len(items))
-        case _:
-            _pay_copy(budget, sum(len(value) for value in given if isinstance(value, (list, dict))))
-
-
-def _pay_copy(budget: Budget, parts: int) -> None:
-    budget.spend(parts // _COPYING, 8 * parts)
-
-
-def _text(items: Iterable[Json]) -> int:
-    return sum(len(item) for item in items if isinstance(item, str))
-
-
-# The three functions that compare keys: all keys are made, and paid, before the first two are compared.
-
-
-def _sort_by(budget: Budget, given: list[Json]) -> Json:
-    items, keys = _keyed("sort_by", budget, given)
-    if not items:
-        return items
-    if type(keys[0]) is str:
-        _all_of("sort_by", items, keys, str, ["string"])
-    else:
-        _all_of("sort_by", items, keys, (int, float), ["number"] if _ordered(keys[0]) else ["string", "number"])
-    rounds = len(items).bit_length()
-    budget.spend(len(items) * rounds // _COPYING, rounds * _text(keys) + 8 * len(items))
-    return [items[place] for place in sorted(range(len(items)), key=keys.__getitem__)]
-
-
-def _min_by(budget: Budget, given: list[Json]) -> Json:
-    return _first_by("min_by", min, budget, given)
-
-
-def _max_by(budget: Budget, given: list[Json]) -> Json:
-    return _first_by("max_by", max, budget, given)
-
-
-def _first_by(name: str, choose: Callable[..., int], budget: Budget, given: list[Json]) -> Json:
-    items, keys = _keyed(name, budget, given)
-    if not items:
-        return None
-    _all_of(name, items, keys, (int, float, str), ["number", "string"])
-    budget.spend(len(items) // _COPYING, _text(keys))
-    return items[choose(range(len(items)), key=keys.__getitem__)]
-
-
-def _keyed(name: str, budget: Budget, given: list[Json]) -> tuple[list[Json], list[Json]]:
-    for value, kind, wanted in ((given[0], list, "array"), (given[1], _Expression, "expref")):
-        if not isinstance(value, kind):
-            raise JMESPathTypeError(name, value, type(value).__name__, [wanted])
-    items, expression = given[0], given[1].expression
-    budget.spend(len(items), 8 * len(items))
-    return items, [expression(item, budget) for item in items]
-
-
-def _all_of(name: str, items: list[Json], keys: list[Json], kinds: Any, wanted: list[str]) -> None:
-    for key in keys:
-        if not isinstance(key, kinds) or isinstance(key, bool):
-            raise JMESPathTypeError(name, key, type(key).__name__, wanted)
-
-
-_BY_KEY: dict[str, _Call] = {"sort_by": _sort_by, "min_by": _min_by, "max_by": _max_by}
 _BUILDERS: dict[str, Callable[[Tree], Evaluate]] = {
     "field": _field,
     "index": _index,

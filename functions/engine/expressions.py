@@ -248,5 +248,5 @@ def _as_text(value: Json, budget: Budget) -> str:
         return value
     if value is None:
         return ""
-    budget.weigh((value,), times=2)
+    budget.write(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

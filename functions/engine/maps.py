@@ -13,7 +13,7 @@ from functions.engine.fanout import ItemError, MapState, Via, batch_size, plan_o
 from functions.engine.findings import kind_of
 from functions.engine.journal import EventType
 from functions.engine.run import Fault, Run, Status, StepStatus, runnable
-from functions.engine.scope import evaluate, scope_of
+from functions.engine.scope import scope_of
 from functions.engine.terms import MAX_DELAY
 from functions.engine.values import Json, Loaded
 from functions.engine.workflow import OnInterrupt, Step, Workflow
@@ -35,8 +35,8 @@ def begin_map(draft: Draft, step: Step, loaded: Loaded) -> bool:
     """A map's turn has come: pin what it goes over and where, or end it at once. False: it needs time there is not."""
     assert step.map is not None, "only a map begins so"
     try:
-        items = evaluate(step.map.over, draft.run, draft.steps, loaded)
-        scope = scope_of(step.input, draft.run, draft.steps, loaded)
+        items = draft.evaluate(step.map.over, loaded)
+        scope = scope_of(step.input, draft.run, draft.steps, loaded, draft.allowance)
     except ExpressionError as error:
         draft.fail_step(step, Fault(type="expression_error", message=str(error)))
         return True

@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from functions.engine.budget import PutOff
 from functions.engine.draft import Draft
 from functions.engine.effects import Ring, StartAttempt
-from functions.engine.expressions import ExpressionError, Template
+from functions.engine.expressions import ExpressionError
 from functions.engine.journal import EventType
 from functions.engine.maps import begin_map
 from functions.engine.missing import put_off
@@ -16,10 +17,13 @@ from functions.engine.run import Fault, Reason, Run, Status, StepState, StepStat
 from functions.engine.scope import evaluate
 from functions.engine.steps import Steps
 from functions.engine.terms import MAX_DELAY
-from functions.engine.values import Json, Loaded
+from functions.engine.values import BlobRef, Json, Loaded, SealedStep, ValuesMissing
 from functions.engine.waiting import end_wait, open_wait
 from functions.engine.waits import WaitFor, WaitUntil
 from functions.engine.workflow import Join, Step, Workflow
+
+LARGE_INPUT = 256_000
+"""An input out of more bytes than this is made again when its attempt begins, instead of waiting for that in memory."""
 
 _BY_TIME = frozenset({StepStatus.RETRYING, StepStatus.WAITING})
 """States that end when their time has come."""
@@ -62,30 +66,54 @@ def attempt_input(run: Run, workflow: Workflow, step: str, loaded: Loaded) -> Js
 
 
 def _start_what_can(draft: Draft, workflow: Workflow, loaded: Loaded) -> bool:
-    """Start and skip until nothing changes. Returns whether a step could not start for want of time."""
-    starved = False
+    """Start and skip until nothing changes. Returns whether a step could not start for want of time.
+
+    Raises `ValuesMissing` for all steps together that miss a payload.
+    """
+    starved = left = moved = False
+    missing: dict[str, BlobRef | SealedStep] = {}
     ready = deque(_candidates(draft, workflow))
     settled_seen = len(draft.newly_settled)
     while ready and not draft.ended:
         name = ready.popleft()
-        step, state = workflow.steps[name], draft.steps[name]
-        if state.status is StepStatus.RETRYING and state.due_at is not None and state.due_at <= draft.now:
-            starved |= not _start(draft, step, loaded)
-        elif state.status is StepStatus.WAITING and state.due_at is not None and state.due_at <= draft.now:
-            if step.wait is not None:
-                end_wait(draft, step)
-        elif state.status is StepStatus.PENDING:
-            match _join(step, draft.steps):
-                case True:
-                    starved |= not _begin(draft, step, loaded)
-                case False:
-                    draft.settle(name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
-                case None:
-                    pass
+        try:
+            took = _take(draft, workflow, name, loaded)
+        except PutOff:
+            left = True
+        except ValuesMissing as error:
+            missing |= {ref.key: ref for ref in error.refs}
+        else:
+            starved |= took is False
+            moved |= took is True
         for settled in draft.newly_settled[settled_seen:]:
             ready.extend(workflow.dependents(settled))
         settled_seen = len(draft.newly_settled)
-    return starved
+    if missing:
+        raise ValuesMissing(missing.values())
+    draft.more = left and moved
+    # What found no time used the decision up: then there is none for the others either.
+    return starved or (left and not moved)
+
+
+def _take(draft: Draft, workflow: Workflow, name: str, loaded: Loaded) -> bool | None:
+    """Let one step move if it can: True; False: there is no time to; None: nothing to do. Raises `PutOff`."""
+    step, state = workflow.steps[name], draft.steps[name]
+    if state.status is StepStatus.RETRYING and state.due_at is not None and state.due_at <= draft.now:
+        draft.allowance.next()
+        return _start(draft, step, loaded)
+    if state.status is StepStatus.WAITING and state.due_at is not None and state.due_at <= draft.now:
+        if step.wait is not None:
+            end_wait(draft, step)
+            return True
+    elif state.status is StepStatus.PENDING:
+        match _join(step, draft.steps):
+            case True:
+                draft.allowance.next()
+                return _begin(draft, step, loaded)
+            case False:
+                draft.settle(name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
+                return True
+    return None
 
 
 def _candidates(draft: Draft, workflow: Workflow) -> Iterable[str]:
@@ -121,7 +149,7 @@ def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
     """A step's turn has come: skip it or start it. Returns False when there is no time to."""
     if step.when is not None:
         try:
-            wanted = _truth(_evaluate(draft, step.when, loaded))
+            wanted = _truth(draft.evaluate(step.when, loaded))
         except ExpressionError as error:
             draft.fail_step(step, Fault(type="expression_error", message=str(error)))
             return True
@@ -148,7 +176,7 @@ def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
         return False
     try:
         # A map that goes on in another worker has its items pinned.
-        value = _evaluate(draft, step.input, loaded) if step.map is None else None
+        value = draft.evaluate(step.input, loaded) if step.map is None else None
     except ExpressionError as error:
         draft.fail_step(step, Fault(type="expression_error", message=str(error)))
         return True
@@ -161,17 +189,14 @@ def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
         due_at=None,
     )
     draft.note(EventType.STEP_STARTED, step=step.name, attempt=attempt)
-    draft.effects.append(StartAttempt(step=step.name, attempt=attempt, input=value))
+    large = draft.allowance.taken > LARGE_INPUT
+    draft.effects.append(StartAttempt(step=step.name, attempt=attempt, input=None if large else value, large=large))
     return True
 
 
 def _opened_by_others(state: StepState, step: Step) -> bool:
     """Whether the step waits for what no clock brings: a signal, or a map that runs elsewhere."""
     return state.status is StepStatus.WAITING and not isinstance(step.wait, WaitFor | WaitUntil)
-
-
-def _evaluate(draft: Draft, template: Template, loaded: Loaded) -> Json:
-    return evaluate(template, draft.run, draft.steps, loaded)
 
 
 def _truth(value: Json) -> bool:
@@ -183,7 +208,11 @@ def _finish(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
     output: Json = None
     if workflow.output is not None:
         try:
-            output = _evaluate(draft, workflow.output, loaded)
+            draft.allowance.next()
+            output = draft.evaluate(workflow.output, loaded)
+        except PutOff:
+            draft.more = True
+            return
         except ExpressionError as error:
             fault = Fault(type="expression_error", message=f"the workflow's output: {error}")
             draft.fail(Reason.STEP_FAILED, fault)
@@ -195,11 +224,14 @@ def _let_go_if_idle(draft: Draft, workflow: Workflow, *, starved: bool) -> None:
     """Suspend a run that only waits, and hand over one that has no time left here (R4, R11)."""
     if draft.at_work:
         return
+    horizon = draft.terms.horizon
+    if draft.more and (horizon is None or draft.now < horizon):
+        return
     states = draft.steps.values()
     timers = [state.due_at for state in states if state.due_at is not None]
     waiting = any(state.status is StepStatus.WAITING for state in states)
     due = min([draft.run.deadline, *timers])
-    horizon = draft.terms.horizon
+    starved, draft.more = starved or draft.more, False
     if starved or (horizon is not None and draft.now >= horizon):
         due, why = draft.runnable_now if starved or not (timers or waiting) else due, "hand_over"
     elif any(_opened_by_others(state, workflow.steps[name]) for name, state in draft.steps.items()):

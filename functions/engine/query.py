@@ -12,8 +12,8 @@ from jmespath.parser import Parser
 
 from functions.engine.budget import Budget, Refused
 from functions.engine.errors import FanfoldError
-from functions.engine.evaluator import Evaluate, build
-from functions.engine.functions import Functions, wrong_argument
+from functions.engine.evaluator import build
+from functions.engine.functions import Evaluate, Functions, wrong_argument
 from functions.engine.references import Tree, depth_of, references, walk
 from functions.engine.values import Json, parse
 

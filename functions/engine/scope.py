@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from functions.engine.expressions import Template
+from functions.engine.budget import Allowance, Refused
+from functions.engine.expressions import ExpressionError, Template
 from functions.engine.run import Run, StepState, fault_view
 from functions.engine.steps import Steps
 from functions.engine.values import BlobRef, Json, Loaded, Value, ValuesMissing, resolve
 
 
-def evaluate(template: Template, run: Run, steps: Steps, loaded: Loaded) -> Json:
-    """The template's value for the run with these steps.
+def evaluate(template: Template, run: Run, steps: Steps, loaded: Loaded, allowance: Allowance | None = None) -> Json:
+    """The template's value for the run with these steps, out of the budget of the step that is its turn.
 
     Only what the template names is put in front of it. Raises `ValuesMissing` for payloads that
-    are not loaded, `ExpressionError` when an expression fails.
+    are not loaded, `ExpressionError` when an expression fails, `PutOff` when the decision has read enough.
     """
-    return template.evaluate(scope_of(template, run, steps, loaded))
+    scope = scope_of(template, run, steps, loaded, allowance)
+    return template.evaluate(scope, None if allowance is None else allowance.step)
 
 
-def scope_of(template: Template, run: Run, steps: Steps, loaded: Loaded) -> dict[str, Json]:
-    """What the template can see of the run, and no more than it names. Raises `ValuesMissing`."""
+def scope_of(
+    template: Template, run: Run, steps: Steps, loaded: Loaded, allowance: Allowance | None = None
+) -> dict[str, Json]:
+    """What the template can see of the run, and no more than it names. Raises as `evaluate` does."""
     needed: list[Value] = []
     if "input" in template.roots:
         needed.append(run.input)
     states = {name: steps.checkpoint(name, loaded) for name in template.steps}
     needed += [states[name].output for name in template.outputs]
-    missing = [v for v in needed if isinstance(v, BlobRef) and v.key not in loaded]
+    payloads = {value.key: value for value in needed if isinstance(value, BlobRef)}
+    try:
+        (allowance or Allowance()).read(payloads.values())
+    except Refused as error:
+        raise ExpressionError(str(error)) from error
+    missing = [ref for ref in payloads.values() if ref.key not in loaded]
     if missing:
         raise ValuesMissing(missing)
     scope: dict[str, Json] = {}

@@ -8,7 +8,6 @@ from functions.engine.draft import Draft
 from functions.engine.expressions import ExpressionError
 from functions.engine.journal import EventType
 from functions.engine.run import Fault, StepStatus
-from functions.engine.scope import evaluate
 from functions.engine.values import Loaded
 from functions.engine.waits import WaitFor, WaitSignal, WaitUntil, moment_of
 from functions.engine.workflow import Step
@@ -51,7 +50,7 @@ def _until(draft: Draft, step: Step, loaded: Loaded) -> datetime | None:
         case WaitFor(seconds=seconds):
             return draft.now + _whole(seconds)
         case WaitUntil(moment=moment):
-            return moment_of(evaluate(moment, draft.run, draft.steps, loaded))
+            return moment_of(draft.evaluate(moment, loaded))
         case WaitSignal(timeout_seconds=float(seconds)):
             return draft.now + _whole(seconds)
         case _:

@@ -225,6 +225,8 @@ class Services:
     ids: Ids
     clock_offset: Callable[[], float | None] = lambda: None
     """Seconds that AWS's clock is ahead of ours, as its last answer said; None before there was one."""
+    cpu: Callable[[], float] | None = None
+    """Seconds of processor time that this thread has had; None where nothing may depend on it."""
 
 
 def queue_urls(settings: Settings) -> Mapping[QueueName, str]:
@@ -273,5 +275,6 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
         ),
         clock=clock,
         ids=ids,
+        cpu=time.thread_time,
         clock_offset=lambda: call.clock_offset_seconds,
     )

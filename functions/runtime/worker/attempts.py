@@ -86,6 +86,8 @@ class Attempts:
         self._grace_seconds = grace_seconds
         self._options = MappingProxyType({"ledger": settings.ledger, "mock_latency_ms": settings.mock_latency_ms})
         self._threads = ThreadSlots(settings.concurrency)
+        self.large_inputs = ThreadSlots(settings.concurrency)
+        """For attempts whose input is made when they begin: no more of them hold one than could run in threads."""
         self._lingering: dict[asyncio.Task[Any] | threading.Thread, float] = {}
         self._spent = False
         self._told = asyncio.Event()

@@ -119,6 +119,16 @@ class Executions:
         if state.map is not None:
             with self.at_work.running():
                 return await self._inline.run(record, attempt.step)
+        if attempt in inputs:
+            return await self._attempted(record, attempt, inputs)
+        seconds = self._workflow.steps[attempt.step].timeout_seconds
+        with self.at_work.running():
+            async with self._attempts.large_inputs.slot(lambda: self._in_time(seconds)) as begun:
+                if begun:
+                    return await self._attempted(record, attempt, inputs)
+        return AttemptNotBegun(step=attempt.step, attempt=attempt.number)
+
+    async def _attempted(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Event:
         try:
             job = await self._job(record, attempt, inputs)
         except (ExpressionError, NotFound) as error:

@@ -76,7 +76,8 @@ class Lost:
 class _Put:
     """A put under way: how many events of the inbox it carries, and what follows when it is done.
 
-    `entries` is what it adds to the journal, `renewal` whether it renews the lease because it was time to.
+    `entries` is what it adds to the journal, `renewal` whether it renews the lease because it was time to, and `more`
+    whether its decision left steps to the next one.
     """
 
     run: Run
@@ -84,6 +85,7 @@ class _Put:
     entries: Sequence[Entry]
     renewal: bool
     effects: tuple[Effect, ...]
+    more: bool
     sent: Moment
 
 
@@ -106,6 +108,7 @@ class Shell:
     ) -> None:
         self._runs = services.runs
         self._clock = services.clock
+        self._cpu = services.cpu
         self._by_workflow = services.settings.workflow_metrics
         self._workflow = workflow
         self._terms = terms
@@ -271,6 +274,7 @@ class Shell:
                 entries=new_entries(decision.run, self._record.last_seq),
                 renewal=bool(renewal),
                 effects=decision.effects,
+                more=decision.more,
                 sent=Moment.of(self._clock),
             )
             self._unanswered[run.write_id] = put
@@ -302,7 +306,9 @@ class Shell:
         return None
 
     def _decide(self, events: Sequence[Event], loaded: Loaded) -> Decision:
-        return decide(self._record, self._workflow, events, self._clock.now(), terms=self._terms, loaded=loaded)
+        return decide(
+            self._record, self._workflow, events, self._clock.now(), terms=self._terms, loaded=loaded, clock=self._cpu
+        )
 
     def _answered(self, put: _Put, row: Run | None = None) -> None:
         """The put is done: it is counted, its events leave the inbox, its effects follow.
@@ -319,9 +325,12 @@ class Shell:
             ended(put.run, by_workflow=self._by_workflow)
         if put.renewal:
             count(Metric.LEASE_RENEWALS, of=(put.run.class_name,))
+        if put.more:
+            self._inbox.append(Noticed())
         for effect in put.effects:
             if isinstance(effect, StartAttempt):
-                self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
+                if not effect.large:
+                    self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
             else:
                 self._aftermath.follow(record, effect, committed=put.sent)
 
