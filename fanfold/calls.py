@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
@@ -201,11 +202,11 @@ def comes_again(status: int, media_type: str | None) -> bool:
     return status in REPEATED or (status == 500 and (media_type or "").partition(";")[0].strip() != PROBLEM)
 
 
-def seconds_of(retry_after: str | None) -> float | None:
-    """A `Retry-After` in seconds; None when absent or a date (which this service never sends)."""
+def seconds_of(retry_after: str | None) -> int | None:
+    """A `Retry-After` in whole seconds; None when absent or a date (which this service never sends)."""
     try:
-        return max(0.0, float(retry_after)) if retry_after else None
-    except ValueError:
+        return max(0, ceil(float(retry_after))) if retry_after else None
+    except (ValueError, OverflowError):
         return None
 
 

@@ -105,9 +105,9 @@ class ServiceFailure(Problem):
 
 
 class Refused(Problem):
-    """No room, or too fast: come back after `retry_after_seconds` (None: it did not say)."""
+    """No room, or too fast: come back after `retry_after_seconds`, a whole number (None: it did not say)."""
 
-    def __init__(self, *, retry_after_seconds: float | None = None, **facts: Any) -> None:
+    def __init__(self, *, retry_after_seconds: int | None = None, **facts: Any) -> None:
         super().__init__(**facts)
         self.retry_after_seconds = retry_after_seconds
 
@@ -133,7 +133,7 @@ _BY_STATUS: Mapping[int, type[Problem]] = {
 }
 
 
-def problem(status: int, body: Any, *, retry_after_seconds: float | None = None) -> Problem:
+def problem(status: int, body: Any, *, retry_after_seconds: int | None = None) -> Problem:
     """The exception for an answer of 400 or more; `body` is its JSON, or whatever came instead."""
     stated = body if isinstance(body, Mapping) else {}
     errors = stated.get("errors")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -112,6 +114,17 @@ async def test_the_docs_are_one_page_that_loads_nothing(http: Http) -> None:
     assert reply.headers["content-type"].startswith("text/html")
     assert "submitRun" in reply.text
     assert "<script src" not in reply.text
+    assert "<link" not in reply.text
+
+
+async def test_the_docs_link_to_the_document_that_they_show(http: Http) -> None:
+    page = (await http("GET", "/docs", verdict=None)).text
+    (link,) = re.findall(r'updateUrl\(new URL\("([^"]+)", window.location.href\).href\)', page)
+    assert urljoin("https://x.example/stage/docs", link) == "https://x.example/stage/openapi.json"
+    document = (await http("GET", "/openapi.json", verdict=None)).text
+    shown = page.partition("spec: ")[2].splitlines()[0].rstrip(",")
+    assert json.loads(shown) == json.loads(document)
+    assert "<" not in shown
 
 
 def test_the_app_answers_as_a_lambda_handler_does(http: Http) -> None:

@@ -20,7 +20,7 @@ from fanfold import (
     ServiceFailure,
     StateConflict,
 )
-from fanfold.calls import pause_before_repeat
+from fanfold.calls import pause_before_repeat, seconds_of
 from fanfold.results import BatchResult, Run
 
 Answer = httpx.Response | Exception
@@ -177,7 +177,8 @@ def test_a_refusal_longer_than_the_callers_patience_is_raised_at_once() -> None:
     service = Service(problem(429, retry_after="60", title="Full", type="queue-full"))
     with service.client(patience_seconds=5) as client, pytest.raises(Refused) as refused:
         client.submit("tiny")
-    assert refused.value.retry_after_seconds == 60
+    assert repr(refused.value.retry_after_seconds) == "60"  # a whole number, as it was sent
+    assert json.dumps(refused.value.content()["retry_after"]) == "60"
     assert refused.value.type == "queue-full"
     assert service.slept == []
 
@@ -406,3 +407,15 @@ async def test_the_asyncio_client_gives_up_where_the_other_does() -> None:
             await client.apply({"name": "x"})
         with pytest.raises(NotReachable):
             await client.wait("r1", timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        *[("60", 60), ("0", 0), ("1.2", 2), ("-3", 0)],
+        *[("", None), (None, None), ("nan", None), ("1e400", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
+    ],
+)
+def test_when_to_come_back_is_a_whole_number_of_seconds(header: str | None, seconds: int | None) -> None:
+    found = seconds_of(header)
+    assert (found, type(found)) == (seconds, type(seconds))

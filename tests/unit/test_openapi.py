@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from functions.runtime.api.routes import CALLS
@@ -92,3 +93,73 @@ async def test_answers_have_exactly_the_fields_their_schemas_name(http: Http, do
 
 async def test_it_is_plain_json(document: Any) -> None:
     assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def operations(document: Any) -> Iterator[tuple[str, Any]]:
+    for item in document["paths"].values():
+        for operation in item.values():
+            yield operation["operationId"], operation
+
+
+def by_its_schema(document: Any, schema: Any, example: Any) -> list[str]:
+    """What is wrong with an example."""
+    whole = {**schema, "components": document["components"]}
+    return [error.message for error in jsonschema_rs.Draft202012Validator(whole).iter_errors(example)]
+
+
+async def test_every_body_and_answer_has_an_example_that_its_schema_allows(document: Any) -> None:
+    wrong, seen = [], 0
+    for name, operation in operations(document):
+        for where in (operation.get("requestBody", {}), *operation["responses"].values()):
+            for media_type, content in where.get("content", {}).items():
+                if "yaml" in media_type or media_type == "text/event-stream":
+                    continue
+                seen += 1
+                wrong += [(name, said) for said in by_its_schema(document, content["schema"], content["example"])]
+    assert (wrong, seen > 100) == ([], True)
+
+
+async def test_the_examples_of_answers_have_all_that_an_answer_has(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    for _, operation in operations(document):
+        for status in ("200", "202"):
+            content = operation["responses"].get(status, {}).get("content", {}).get("application/json")
+            if content is not None:
+                fields = schemas[content["schema"]["$ref"].rsplit("/", 1)[-1]]["properties"]
+                assert set(content["example"]) == set(fields), operation["operationId"]
+
+
+async def test_a_problems_example_has_the_status_it_stands_at(document: Any) -> None:
+    for name, operation in operations(document):
+        for status, response in operation["responses"].items():
+            problem = response.get("content", {}).get("application/problem+json")
+            assert problem is None or problem["example"]["status"] == int(status), name
+
+
+async def test_the_examples_of_requests_work_one_after_another(http: Http, document: Any) -> None:
+    given = dict(operations(document))
+
+    def example(name: str, media_type: str = "application/json") -> Any:
+        return given[name]["requestBody"]["content"][media_type]["example"]
+
+    def parameter(name: str, of: str) -> str:
+        return next(str(each["example"]) for each in given[name]["parameters"] if each["name"] == of)
+
+    workflow = f"/v1/workflows/{parameter('registerWorkflow', 'name')}"
+    key = {"Idempotency-Key": parameter("submitRun", "Idempotency-Key")}
+    registered = await http("PUT", workflow, example("registerWorkflow"))
+    again = await http(
+        "PUT",
+        workflow,
+        example("registerWorkflow", "application/yaml"),
+        headers={"content-type": "application/yaml"},
+    )
+    assert (registered.status, again.status) == (201, 200)
+    run = await http("POST", "/v1/runs", example("submitRun"), headers=key)
+    batch = await http("POST", "/v1/runs/batch", example("submitRuns"), headers=key)
+    assert (run.status, [each["status"] for each in batch.json["results"]]) == (202, [202, 202])
+    at = f"/v1/runs/{run.json['id']}"
+    signalled = await http("POST", f"{at}/signals/{parameter('signalRun', 'name')}", example("signalRun"))
+    assert signalled.status == 202
+    step = example("forkRun")["from_step"]
+    assert step in (await http("GET", workflow)).json["document"]["steps"]

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver, Response
@@ -171,14 +169,6 @@ def _specification() -> dict[str, Any]:
 
 @functools.cache
 def _documentation() -> str:
-    """Swagger UI from Powertools' own package: one page, nothing loaded from elsewhere."""
-    from aws_lambda_powertools.event_handler.openapi import swagger_ui
+    from functions.runtime.api.page import documentation
 
-    assets = Path(swagger_ui.__file__).parent
-    return swagger_ui.generate_swagger_html(
-        spec=json.dumps(_specification()),
-        swagger_js=(assets / "swagger-ui-bundle.min.js").read_text("utf-8"),
-        swagger_css=(assets / "swagger-ui.min.css").read_text("utf-8"),
-        swagger_base_url="",
-        oauth2_config=None,
-    )
+    return documentation(_specification())

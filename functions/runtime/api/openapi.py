@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from functions.runtime.api import sse
 from functions.runtime.api.documents import YAML_TYPES
+from functions.runtime.api.examples import ANSWERS, BODIES, DOCUMENTS, NAMES, PARAMETERS, PROBLEMS
 from functions.runtime.api.http import BigValue, Health, ProblemView
 from functions.runtime.api.incoming import Incoming
 from functions.runtime.api.problems import PROBLEM_JSON
@@ -40,7 +41,7 @@ def document(calls: Sequence[Call], *, version: str) -> dict[str, Any]:
                 "tags": ["service"],
                 "summary": "The service is there. Needs no token.",
                 "security": [],
-                "responses": {"200": _response(200, "application/json", _ref(Health))},
+                "responses": {"200": _answer(200, Health)},
             }
         }
     }
@@ -89,7 +90,7 @@ def _schemas(models: list[tuple[type[BaseModel], _Mode]]) -> dict[str, Any]:
 
 
 def _operation(call: Call) -> dict[str, Any]:
-    parameters = [_path_parameter(name) for name in pattern(call.path).groupindex]
+    parameters = [_path_parameter(call, name) for name in pattern(call.path).groupindex]
     if call.query is not None:
         parameters += _query_parameters(call.query)
     if call.keyed:
@@ -98,6 +99,7 @@ def _operation(call: Call) -> dict[str, Any]:
                 "name": "Idempotency-Key",
                 "in": "header",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"},
+                "example": PARAMETERS["Idempotency-Key"],
             }
         )
     if call.streamed:
@@ -107,6 +109,7 @@ def _operation(call: Call) -> dict[str, Any]:
                 "in": "header",
                 "description": "Where a stream goes on: the `id` of the last event seen. Counts instead of `after`.",
                 "schema": {"type": "string", "pattern": "^[0-9]+$"},
+                "example": PARAMETERS["Last-Event-ID"],
             }
         )
     operation: dict[str, Any] = {
@@ -119,39 +122,44 @@ def _operation(call: Call) -> dict[str, Any]:
     }
     if call.scope is None:
         operation["security"] = []
-    if call.body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(call.body)}}}
-    if call.payload:
-        operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": {}}}}
+    if call.body is not None or call.payload:
+        schema = {} if call.body is None else _ref(call.body)
+        content = {"application/json": {"schema": schema, "example": BODIES[call.name]}}
+        operation["requestBody"] = {"required": not call.payload, "content": content}
     if call.document:
-        types = ("application/json", *sorted(YAML_TYPES))
-        operation["requestBody"] = {
-            "required": True,
-            "content": {media_type: {"schema": {"type": "object"}} for media_type in types},
-        }
+        json_type, yaml_type = DOCUMENTS
+        content = {json_type: {"schema": {"type": "object"}, "example": DOCUMENTS[json_type]}}
+        for media_type in sorted(YAML_TYPES):
+            content[media_type] = {"schema": {"type": "object"}, "example": DOCUMENTS[yaml_type]}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
 def _responses(call: Call) -> dict[str, Any]:
-    responses = {
-        str(status): _response(status, "application/json", _ref(model)) for status, model in call.answers.items()
-    }
+    responses = {str(status): _answer(status, model) for status, model in call.answers.items()}
     if call.streamed:
         responses.setdefault("200", {"description": HTTPStatus.OK.phrase, "content": {}})
         responses["200"]["content"][sse.MEDIA_TYPE] = {"schema": {"type": "string"}}
     for status in sorted({*(_EVERY_TICKET if call.scope is None else _EVERY_CALL), *call.problems}):
-        responses[str(status)] = _response(status, PROBLEM_JSON, _ref(ProblemView))
+        responses[str(status)] = _response(status, PROBLEM_JSON, ProblemView, PROBLEMS[status].content())
     if call.method == "GET" and call.answers:
         responses["303"] = {"description": "The answer is over 5 MB; `Location` reads it for five minutes."}
     return responses
 
 
-def _response(status: int, media_type: str, schema: dict[str, str]) -> dict[str, Any]:
-    return {"description": HTTPStatus(status).phrase, "content": {media_type: {"schema": schema}}}
+def _answer(status: int, model: type[BaseModel]) -> dict[str, Any]:
+    return _response(status, "application/json", model, ANSWERS[model])
 
 
-def _path_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+def _response(status: int, media_type: str, model: type[BaseModel], example: Any) -> dict[str, Any]:
+    content = {media_type: {"schema": _ref(model), "example": example}}
+    return {"description": HTTPStatus(status).phrase, "content": content}
+
+
+def _path_parameter(call: Call, name: str) -> dict[str, Any]:
+    example = NAMES.get(call.path.split("/")[2]) if name == "name" else PARAMETERS.get(name)
+    shown = {} if example is None else {"example": example}
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, **shown}
 
 
 def _query_parameters(model: type[Incoming]) -> list[dict[str, Any]]:
