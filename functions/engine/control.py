@@ -7,7 +7,7 @@ that whoever holds it, or claims it next, goes on from there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from functions.engine.crash import interrupt_all
@@ -165,12 +165,17 @@ def _within_life(draft: Draft, deadline: datetime) -> datetime:
 # --- signals ----------------------------------------------------------------------------------
 
 
+def check_signal(run: Run, workflow: Workflow, name: str) -> None:
+    """Raises `WrongState` or `SignalsFull` where a run takes no signal of this name: nothing is to be stored for it."""
+    check_operation(Operation.SIGNAL, run)
+    if len(run.signals) >= MAX_SIGNALS and not _open_waits(run.steps, workflow, name):
+        _check_room(run, workflow, name)
+
+
 def _signal(draft: Draft, workflow: Workflow, move: Signalled) -> None:
     run = draft.run
-    check_operation(Operation.SIGNAL, run)
-    waiting = _open_waits(draft, workflow, move.name)
-    if not waiting and len(run.signals) >= MAX_SIGNALS:
-        _check_room(run, workflow, move.name)
+    check_signal(run, workflow, move.name)
+    waiting = _open_waits(draft.steps, workflow, move.name)
     draft.note(
         EventType.SIGNAL_RECEIVED,
         step=waiting[0] if waiting else None,
@@ -194,11 +199,11 @@ def _check_room(run: Run, workflow: Workflow, name: str) -> None:
         raise SignalsFull(run.status, held)
 
 
-def _open_waits(draft: Draft, workflow: Workflow, name: str) -> list[str]:
+def _open_waits(steps: Mapping[str, StepState], workflow: Workflow, name: str) -> list[str]:
     """The open waits for a signal of that name, those that opened first before the others."""
     found = [
         step
-        for step, state in draft.steps.items()
+        for step, state in steps.items()
         if state.status is StepStatus.WAITING
         and isinstance(wait := workflow.steps[step].wait, WaitSignal)
         and wait.name == name

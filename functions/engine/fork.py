@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from functions.engine.control import downstream, unfinished
-from functions.engine.run import Fault, StepState, StepStatus
+from functions.engine.run import Fault, Origin, StepState, StepStatus
 from functions.engine.steps import Steps
 from functions.engine.values import BlobRef, Json, Loaded
 from functions.engine.workflow import Workflow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """What a fork that is asked for takes over; what is `kept` is stored once it has its place. See `Origin`."""
+
+    run_id: str
+    from_step: str
+    kept: Json
+    since: datetime
+
+    def stored(self, checkpoints: BlobRef) -> Origin:
+        """The origin of the fork, once its checkpoints lie there."""
+        return Origin(run_id=self.run_id, from_step=self.from_step, checkpoints=checkpoints, since=self.since)
 
 
 def checkpoints(source: Steps, old: Workflow, new: Workflow, from_step: str, loaded: Loaded) -> Json:

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from functions.adapters.memory import MemoryBlobs
 from functions.engine.decide import decide
 from functions.engine.effects import ReturnPlace
 from functions.engine.errors import Unanswered
-from functions.engine.events import AttemptSucceeded, Claimed, Event
+from functions.engine.events import AttemptFailed, AttemptSucceeded, Claimed, Event
 from functions.engine.message import Envelope, Wake
 from functions.engine.ports import Replaces, RunKey
-from functions.engine.run import Run, Status
+from functions.engine.run import Fault, Run, Status
 from functions.engine.values import BlobRef
+from functions.runtime.api.access import Scope
+from functions.runtime.api.routes import CALLS, Call
 from functions.runtime.terms import terms_of
 from functions.runtime.workflows import WorkflowCache
 from tests.support.builders import LANE, RESUMING
@@ -279,6 +282,83 @@ async def test_a_token_without_the_scope_and_a_stranger_move_nothing(http: Http,
     assert (await move(http, run_id, what, body, tenant="other")).status == 404
     assert (await move(http, "r" + "a" * 25, what, body)).status == 404
     assert await row(http, run_id) == before
+
+
+SECRET = "only for readers"
+FAILED = AttemptFailed(step="ask", attempt=1, fault=Fault(type="Fail", message=SECRET), retryable=False, chance=0.5)
+SAID = replace(ASKED, output=SECRET)
+OTHERS = [call for call in CALLS if call.scope not in (None, Scope.READ)]
+
+
+@pytest.mark.parametrize("call", OTHERS, ids=lambda call: call.name)
+async def test_only_the_scope_read_shows_what_went_into_a_run_and_came_out(call: Call) -> None:
+    """Each call by a token with its scope alone, and by one that may read too."""
+    http = Http(services=memory_services())
+    await http("PUT", "/v1/workflows/gated", GATED)
+    body: Any = {"runs": [{"workflow": "gated"}]} if "{id}" not in call.path else {"from_step": "ask"}
+    body = {"registerWorkflow": GATED, "submitRun": {"workflow": "gated"}}.get(call.name, body)
+    shown = []
+    for scopes in (str(call.scope), f"{call.scope} read"):
+        run_id = await submitted(http, input={"said": SECRET})
+        await play(http, run_id, CLAIM, FAILED if call.name == "redriveRun" else SAID)
+        path = call.path.replace("{id}", run_id).replace("{name}", "gated" if call.document else "approve")
+        reply = await http(call.method, path, body, scopes=scopes)
+        assert reply.status < 300, reply.text
+        shown.append(SECRET in reply.text or "v1/stream/" in reply.text)
+    assert shown == [False, call.name not in ("registerWorkflow", "signalRun")]
+
+
+async def test_an_operator_who_may_not_read_still_sees_where_the_run_stands(http: Http) -> None:
+    run_id = await submitted(http, input={"said": SECRET})
+    await play(http, run_id, CLAIM, SAID)
+    seen = (await move(http, run_id, "pause", scopes="operate")).json
+    whole = (await http("GET", f"/v1/runs/{run_id}")).json
+    assert set(seen) == set(whole)
+    assert (seen["status"], seen["input"], seen["output"]) == ("paused", None, None)
+    assert {name: step["status"] for name, step in seen["steps"].items()} == {
+        name: step["status"] for name, step in whole["steps"].items()
+    }
+    assert seen["links"] == {name: link for name, link in whole["links"].items() if name != "stream"}
+
+
+# --- what is left in the bucket -----------------------------------------------------------------
+
+
+async def test_a_refused_signal_leaves_no_object(http: Http) -> None:
+    payload = {"said": "x" * 5_000}
+    run_id = await submitted(http)
+    for _ in range(100):
+        assert (await move(http, run_id, "signals/nobody", payload)).status == 202
+    stored = set(objects(http))
+    assert len(stored) == 1  # the same payload is the same object
+    for name in range(3):
+        assert (await move(http, run_id, "signals/nobody", [name, payload])).status == 409
+    assert (await move(http, run_id, "signals/approve", payload, key="k")).status == 202
+    assert (await move(http, run_id, "signals/approve", [payload], key="k")).status == 409
+    await move(http, run_id, "cancel")
+    assert (await move(http, run_id, "signals/approve", [payload])).status == 409
+    assert set(objects(http)) == stored
+
+
+async def test_a_fork_that_is_refused_or_repeated_leaves_no_object(http: Http) -> None:
+    run_id = await at_the_gate(http)
+    before = set(objects(http))
+    first = await move(http, run_id, "fork", {"from_step": "gate"}, key="k")
+    made = set(objects(http))
+    assert [key.split("/")[1] for key in made - before] == [first.json["id"]]
+    assert (await move(http, run_id, "fork", {"from_step": "gate"}, key="k")).status == 200
+    assert (await move(http, run_id, "fork", {"from_step": "ask"}, key="k")).status == 409
+    assert (await move(http, run_id, "fork", {"from_step": "gate"})).status == 202
+    last = set(objects(http))
+    assert (await move(http, run_id, "fork", {"from_step": "gate"})).status == 429
+    assert set(objects(http)) == last
+
+
+def objects(http: Http) -> list[str]:
+    """The keys of everything in the bucket."""
+    blobs = http.services.blobs
+    assert isinstance(blobs, MemoryBlobs)
+    return list(blobs.keys)
 
 
 async def test_of_two_operators_at_once_one_wins_and_the_other_sees_it(http: Http) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from functions.engine.errors import NotFound, Unavailable
 from functions.engine.values import BlobRef, Json, parse
@@ -13,6 +14,11 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._objects: dict[str, bytes] = {}
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The key of every object: for tests to look at."""
+        return list(self._objects)
 
     async def put(self, key: str, data: bytes) -> BlobRef:
         """See `Blobs.put`."""

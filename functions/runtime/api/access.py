@@ -13,11 +13,11 @@ from functions.runtime.api.problems import forbidden, throttled, unauthorized
 
 
 class Scope(StrEnum):
-    """What a token may do. None of them includes another."""
+    """What a token may do. None of them includes another: what only READ shows is left out of others' answers."""
 
     SUBMIT = "submit"  # start runs
-    READ = "read"  # look at runs, workflows, queues
-    OPERATE = "operate"  # cancel, pause, resume, signal, redrive
+    READ = "read"  # look at runs with their inputs, outputs and events, at workflows and queues
+    OPERATE = "operate"  # cancel, pause, resume, signal, redrive, fork
     ADMIN = "admin"  # register workflows
 
 
@@ -38,6 +38,11 @@ class Caller:
     scopes: frozenset[str]
     owner: str
     bound: Bound = UNBOUND
+
+    @property
+    def reads(self) -> bool:
+        """Whether the token shows inputs, outputs, errors and events."""
+        return Scope.READ.value in self.scopes
 
     def must(self, scope: Scope) -> None:
         """Refused with 403 unless the token has this scope."""

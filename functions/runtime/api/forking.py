@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from functions.engine.errors import InvalidDocument, LimitExceeded, Problem
-from functions.engine.fork import checkpoints
+from functions.engine.fork import TakenOver, checkpoints
 from functions.engine.lanes import UNBOUND, Bound, Urgency
-from functions.engine.run import Operation, Origin, Run, check_operation
+from functions.engine.run import Operation, Run, check_operation
 from functions.engine.steps import Steps
-from functions.engine.values import Json, dump
+from functions.engine.values import Json
 from functions.engine.workflow import Workflow
 from functions.runtime.api.submit import Submission, Submitted, Submitter
-from functions.runtime.payloads import Payloads, payload_key
+from functions.runtime.payloads import Payloads
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
@@ -32,7 +32,7 @@ class Fork:
 
 
 class Forker:
-    """Makes forks: an immutable object with the checkpoints, then a submit like any other."""
+    """Makes forks: a submit like any other, with the checkpoints as an immutable object of the new run."""
 
     def __init__(self, services: Services, workflows: WorkflowCache, submitter: Submitter) -> None:
         self._services = services
@@ -48,7 +48,7 @@ class Forker:
         if asked.from_step not in new.steps:
             detail = f"there is no step {asked.from_step[:80]!r} in this version"
             raise InvalidDocument((Problem(pointer="/from_step", detail=detail),))
-        origin = await self._origin(source, asked.from_step, old, new)
+        fork = await self._taken_over(source, asked.from_step, old, new)
         return await self._submitter.submit(
             Submission(
                 tenant=source.tenant,
@@ -62,11 +62,11 @@ class Forker:
                 request_hash=asked.request_hash,
                 # No client's own key has a NUL in it: a fork never meets a submit.
                 key=None if asked.key is None else f"fork\0{source.id}\0{asked.key}",
-                origin=origin,
+                fork=fork,
             )
         )
 
-    async def _origin(self, source: Run, from_step: str, old: Workflow, new: Workflow) -> Origin:
+    async def _taken_over(self, source: Run, from_step: str, old: Workflow, new: Workflow) -> TakenOver:
         since = source.created_at if source.origin is None else source.origin.since
         days = self._services.settings.max_life_days
         if since + timedelta(days=days) <= self._services.clock.now():
@@ -75,7 +75,4 @@ class Forker:
         kept = await payloads.provide(
             source, lambda loaded: checkpoints(Steps(source, old), old, new, from_step, loaded)
         )
-        name = f"forks/{self._services.ids.token()}"
-        key = payload_key(source.tenant, source.id, source.submission, name)
-        ref = await self._services.blobs.put(key, dump(kept))
-        return Origin(run_id=source.id, from_step=from_step, checkpoints=ref, since=since)
+        return TakenOver(run_id=source.id, from_step=from_step, kept=kept, since=since)

@@ -14,12 +14,13 @@ from functions.runtime.api.outgoing import Outgoing, is_nothing
 class Links(Outgoing):
     """Where to go from here, relative to the API's base URL.
 
-    `stream` shows the events to whoever has it, without a token, for an hour: a browser's EventSource takes it.
+    `stream` shows the events to whoever has it, without a token, for an hour: a browser's EventSource takes it. Only a
+    token with the scope `read` is given one.
     """
 
     here: str = Field(serialization_alias="self")
     events: str
-    stream: str
+    stream: str | None = Field(default=None, exclude_if=is_nothing)
 
 
 class WorkflowVersion(Outgoing):
@@ -143,7 +144,10 @@ class RunSummary(Outgoing):
 
 
 class RunView(RunSummary):
-    """A run. `input` and `output` are any JSON, or a `BigValue`; `steps` is in document order."""
+    """A run. `input` and `output` are any JSON, or a `BigValue`; `steps` is in document order.
+
+    Without the scope `read` inputs, outputs and errors are null in an operator's answers.
+    """
 
     input: Any
     output: Any

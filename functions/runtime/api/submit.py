@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from functions.engine.admission import Estimate, estimate
 from functions.engine.errors import (
@@ -24,6 +25,7 @@ from functions.engine.errors import (
     Unanswered,
     Unavailable,
 )
+from functions.engine.fork import TakenOver
 from functions.engine.lanes import UNBOUND, USUAL, Bound, Urgency, lane_of
 from functions.engine.message import Envelope, QueueName, first_version
 from functions.engine.ports import Absent, Blobs, Clock, Ids, NotSent, Outgoing, Places, RunKey, RunStore, WorkQueue
@@ -55,7 +57,7 @@ class Submission:
     delay_seconds: float = 0
     request_hash: str
     key: str | None = None
-    origin: Origin | None = None
+    fork: TakenOver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +158,12 @@ class Submitter:
         lane = self._lane(asked, workflow)
         run_id = (run_key(asked) or RunKey(tenant=asked.tenant, run_id=_drawn_id(self.ids))).run_id
         submission = self.ids.token()
+        key = partial(payload_key, asked.tenant, run_id, submission)
         # Unanswered: at most a place too many, which the sweeper heals.
         reserved = await self.places.reserve(workflow.class_name, now=now)
         # Timeouts count from when the run may begin: else a delay near its timeout could only ever expire.
         start = now + timedelta(seconds=asked.delay_seconds)
-        begun = now if asked.origin is None else asked.origin.since
+        begun = now if asked.fork is None else asked.fork.since
         end = begun + timedelta(days=self.settings.max_life_days)
         queue_timeout = workflow.queue_timeout_seconds
         try:
@@ -172,7 +175,7 @@ class Submitter:
                 workflow_version=workflow.version,
                 class_name=workflow.class_name,
                 lane=lane,
-                input=await self._stored(asked.input, payload_key(asked.tenant, run_id, submission, "input")),
+                input=await self._stored(asked.input, key("input")),
                 tags=dict(asked.tags),
                 request_hash=asked.request_hash,
                 accepted_at=now,
@@ -180,7 +183,7 @@ class Submitter:
                 queue_deadline=None if queue_timeout is None else start + timedelta(seconds=queue_timeout),
                 not_before=start if asked.delay_seconds else None,
                 place=reserved.place,
-                origin=asked.origin,
+                origin=None if asked.fork is None else await self._origin(asked.fork, key("checkpoints")),
             )
         except InfrastructureError:
             # No envelope left this process, whatever became of the object: the place is nobody's.
@@ -222,6 +225,10 @@ class Submitter:
             return value
         data = dump(value)
         return value if len(data) <= self.settings.inline_bytes else await self.blobs.put(key, data)
+
+    async def _origin(self, fork: TakenOver, key: str) -> Origin:
+        # Only once there is a place: a fork that is refused, or is there, leaves nothing in the bucket.
+        return fork.stored(await self.blobs.put(key, dump(fork.kept)))
 
     async def _create(self, run: Run) -> Run | None:
         """Put the row if absent; returns the record that stands in its way, if any.

@@ -65,13 +65,14 @@ class Payloads:
         return BigValue(ref=value.key, bytes=value.bytes, sha256=value.sha256, url=url)
 
 
-def links(run: RunKey, tickets: Tickets) -> Links:
-    """Where a run and its events are, relative to the API's base URL."""
+def links(run: RunKey, tickets: Tickets | None) -> Links:
+    """Where a run and its events are, relative to the API's base URL; no `tickets` for who may not read them."""
     here = f"v1/runs/{run.run_id}"
-    return Links(here=here, events=f"{here}/events", stream=f"v1/stream/{tickets.ticket(run)}")
+    stream = None if tickets is None else f"v1/stream/{tickets.ticket(run)}"
+    return Links(here=here, events=f"{here}/events", stream=stream)
 
 
-def accepted(run: Run, tickets: Tickets, estimate: Estimate | None = None) -> Accepted:
+def accepted(run: Run, tickets: Tickets | None, estimate: Estimate | None = None) -> Accepted:
     """The answer to a submit."""
     return Accepted(
         id=run.id,
@@ -167,6 +168,22 @@ def event(entry: Entry) -> EventView:
         if name not in EventView.model_fields:
             about.setdefault(name, value)
     return EventView(seq=entry.seq, at=entry.at, type=entry.type.value, **about)
+
+
+def without_content(view: RunView) -> RunView:
+    """The run as a token that may not read shows it: where it stands, nothing that went in or came out."""
+    steps = {
+        name: step.model_copy(
+            update={
+                "output": None,
+                "error": None,
+                "map": None if step.map is None else step.map.model_copy(update={"errors": []}),
+            }
+        )
+        for name, step in view.steps.items()
+    }
+    links = view.links.model_copy(update={"stream": None})
+    return view.model_copy(update={"input": None, "output": None, "error": None, "steps": steps, "links": links})
 
 
 def _step(state: StepState, output: Json | BigValue, progress: Progress | None) -> StepView:

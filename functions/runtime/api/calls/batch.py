@@ -37,7 +37,7 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
             outcomes[position] = refused
     submitted = await submit_many(desk.submitter, list(asked.values()))
     outcomes |= dict(zip(asked, submitted, strict=True))
-    results = [_result(outcomes[position], tickets) for position in range(len(items))]
+    results = [_result(outcomes[position], tickets if caller.reads else None) for position in range(len(items))]
     return Answer(content=BatchResults(results=results), spill_prefix=f"{caller.tenant}/lists")
 
 
@@ -48,7 +48,7 @@ def _submission(desk: Desk, caller: Caller, item: Json, key: str | None) -> Subm
     return submission_of(body, caller, sent=item, key=key)
 
 
-def _result(outcome: Outcome, tickets: Tickets) -> BatchAccepted | BatchRefused:
+def _result(outcome: Outcome, tickets: Tickets | None) -> BatchAccepted | BatchRefused:
     if isinstance(outcome, Submitted):
         return BatchAccepted(
             status=200 if outcome.replayed else 202, run=views.accepted(outcome.run, tickets, outcome.estimate)

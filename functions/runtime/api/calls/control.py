@@ -6,10 +6,10 @@ import hashlib
 import re
 from dataclasses import replace
 
-from functions.engine.control import replayed
+from functions.engine.control import check_signal, replayed
 from functions.engine.errors import LimitExceeded
 from functions.engine.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
-from functions.engine.run import Operation, Run, check_operation
+from functions.engine.run import Operation, Run
 from functions.engine.values import Json, Value, dump_payload, fingerprint
 from functions.runtime.api import views
 from functions.runtime.api.access import Caller
@@ -32,23 +32,23 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 async def cancel(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
     """Cancel a run. A running one is told at its next renewal at the latest, and has then ended within seconds."""
-    return await _moved(desk, await desk.run(caller.tenant, id), CancelAsked(by=caller.owner))
+    return await _moved(desk, caller, await desk.run(caller.tenant, id), CancelAsked(by=caller.owner))
 
 
 async def pause(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
     """Pause a run: no new step starts, deadlines stand still; what runs goes on to its end."""
-    return await _moved(desk, await desk.run(caller.tenant, id), PauseAsked(by=caller.owner))
+    return await _moved(desk, caller, await desk.run(caller.tenant, id), PauseAsked(by=caller.owner))
 
 
 async def resume(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
     """Let a paused run go on. Its deadlines move by the length of the pause, those of `until` do not."""
-    return await _moved(desk, await desk.run(caller.tenant, id), ResumeAsked(by=caller.owner))
+    return await _moved(desk, caller, await desk.run(caller.tenant, id), ResumeAsked(by=caller.owner))
 
 
 async def redrive(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answer:
     """Let a failed or cancelled run go on from there; what succeeded keeps its result."""
     keyed = _keyed(request, Operation.REDRIVE, "", None)
-    return await _moved(desk, await desk.run(caller.tenant, id), RedriveAsked(by=caller.owner, keyed=keyed))
+    return await _moved(desk, caller, await desk.run(caller.tenant, id), RedriveAsked(by=caller.owner, keyed=keyed))
 
 
 async def signal(desk: Desk, caller: Caller, request: Request, *, id: str, name: str) -> Answer:
@@ -60,7 +60,7 @@ async def signal(desk: Desk, caller: Caller, request: Request, *, id: str, name:
     move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name, value))
     # A repeat is answered as the first was, whatever has become of the run; nothing is stored for what is refused.
     if replayed(run, move) is None:
-        check_operation(Operation.SIGNAL, run)
+        check_signal(run, await desk.workflows.of(run), name)
         move = replace(move, payload=await _stored(desk, run, value))
     done = await desk.control.carry_out(run, move)
     return _answer(done.changed, SignalReceipt(seq=done.seq), keyed=move.keyed is not None)
@@ -83,15 +83,15 @@ async def fork(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answ
         bound=caller.bound,
     )
     done = await desk.forker.fork(await desk.run(caller.tenant, id), asked)
-    answer = views.accepted(done.run, tickets, done.estimate)
+    answer = views.accepted(done.run, tickets if caller.reads else None, done.estimate)
     headers = {"Location": answer.links.here} | ({"Idempotent-Replayed": "true"} if done.replayed else {})
     return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
 
 
-async def _moved(desk: Desk, run: Run, move: Move) -> Answer:
-    """202 with the run as it is now; 200 when it was so before."""
+async def _moved(desk: Desk, caller: Caller, run: Run, move: Move) -> Answer:
+    """202 with the run as it is now, as far as the caller may read it; 200 when it was so before."""
     done = await desk.control.carry_out(run, move)
-    answer = await shown(desk, done.run)
+    answer = await shown(desk, caller, done.run)
     keyed = isinstance(move, RedriveAsked) and move.keyed is not None
     return _answer(done.changed, answer.content, keyed=keyed, spill_prefix=answer.spill_prefix)
 
@@ -123,5 +123,6 @@ async def _stored(desk: Desk, run: Run, value: Json) -> Value:
         raise LimitExceeded("signal_bytes", f"a signal's payload has at most {MAX_SIGNAL_BYTES:,} bytes")
     if len(data) <= INLINE_SIGNAL_BYTES:
         return value
-    name = f"signals/{desk.services.ids.token()}"
+    # The same payload is the same object, however often it comes: a move that is lost after all leaves one at most.
+    name = f"signals/{hashlib.sha256(data).hexdigest()}"
     return await desk.services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)

@@ -28,7 +28,7 @@ async def submit(desk: Desk, caller: Caller, request: Request) -> Answer:
     # Before anything is accepted: a run must not be refused after it was for want of a link.
     tickets = await desk.tickets.open()
     done = await desk.submitter.submit(submission_of(body, caller, sent=sent, key=key))
-    answer = views.accepted(done.run, tickets, done.estimate)
+    answer = views.accepted(done.run, tickets if caller.reads else None, done.estimate)
     headers = {"Location": answer.links.here}
     if done.replayed:
         headers["Idempotent-Replayed"] = "true"
@@ -55,11 +55,11 @@ async def show(desk: Desk, caller: Caller, request: Request, *, id: str) -> Answ
     """A run, as it is or (`wait`) as soon as it has ended."""
     query = query_as(RunQuery, request)
     run = await desk.run_once(caller.tenant, id, until=lambda run: run.terminal, wait_seconds=query.wait)
-    return await shown(desk, run, query)
+    return await shown(desk, caller, run, query)
 
 
-async def shown(desk: Desk, run: Run, query: RunQuery | None = None) -> Answer:
-    """The answer that shows a run as `query` wants it."""
+async def shown(desk: Desk, caller: Caller, run: Run, query: RunQuery | None = None) -> Answer:
+    """The answer that shows a run as `query` wants it, and as the caller may see it."""
     query = query or RunQuery()
     run = await whole(desk.services, run)
     content = await views.run_view(
@@ -70,7 +70,7 @@ async def shown(desk: Desk, run: Run, query: RunQuery | None = None) -> Answer:
         progress=await Maps(desk.services).progress(run) if query.progress else {},
         only=None if query.steps is None else frozenset() if query.steps == ["none"] else frozenset(query.steps),
     )
-    return Answer(content=content, spill_prefix=_prefix(run))
+    return Answer(content=content if caller.reads else views.without_content(content), spill_prefix=_prefix(run))
 
 
 async def listing(desk: Desk, caller: Caller, request: Request) -> Answer:
