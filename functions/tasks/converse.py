@@ -12,6 +12,9 @@ from functions.engine.values import Json
 _INFERENCE: Final = {"max_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP", "stop": "stopSequences"}
 _KEYS: Final = ("model", "prompt", "messages", "system", *_INFERENCE, "emit", "more")
 
+_FREE: Final = frozenset({"json", "input", "inputSchema"})
+"""Where a request holds any JSON: what a tool gave, is given, and takes. Nothing in it names content."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -46,7 +49,24 @@ def request_of(given: Json) -> Asked:
     if inference := {theirs: asked[ours] for ours, theirs in _INFERENCE.items() if ours in asked}:
         stop = inference.get("stopSequences")
         request["inferenceConfig"] = {**inference, **({"stopSequences": [stop]} if isinstance(stop, str) else {})}
+    _refuse_objects(request)
     return Asked(request=request, emit=emit)
+
+
+def _refuse_objects(request: Mapping[str, Any]) -> None:
+    """Raises `Fail` for content that names an object in S3.
+
+    Bedrock reads it with the role of the worker, which may read the deployment's bucket: any tenant's payloads.
+    """
+    stack: list[Any] = [request]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, list):
+            stack.extend(part)
+        elif isinstance(part, dict):
+            if "s3Location" in part:
+                raise Fail("s3Location is refused: Bedrock would read it with the role of the worker")
+            stack.extend(value for name, value in part.items() if name not in _FREE)
 
 
 def _messages(asked: Mapping[str, Json]) -> list[Any]:

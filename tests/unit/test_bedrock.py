@@ -125,6 +125,38 @@ def test_a_prompt_becomes_one_message_and_the_rest_goes_where_bedrock_wants_it()
     }
 
 
+S3 = {"format": "png", "source": {"s3Location": {"uri": "s3://fanfold-bucket/other/r1/s/input", "bucketOwner": "1"}}}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"prompt": [{"image": S3}]},
+        {"prompt": ["what is this?", {"document": {**S3, "name": "d"}}]},
+        {"messages": [{"role": "user", "content": [{"video": S3}]}]},
+        {"messages": [{"role": "user", "content": [{"toolResult": {"toolUseId": "1", "content": [{"image": S3}]}}]}]},
+        {"messages": [{"role": "user", "content": "x", "more": S3}]},
+        {"prompt": "x", "system": [{"guardContent": {"image": S3}}]},
+        {"prompt": "x", "more": {"system": [{"document": S3}]}},
+        {"prompt": "x", "more": {"additionalModelRequestFields": {"messages": [{"content": [{"image": S3}]}]}}},
+    ],
+)
+def test_content_that_would_be_read_with_the_workers_role_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(Fail, match="s3Location is refused"):
+        request_of({"model": "m", **asked})
+
+
+def test_the_data_of_tools_may_name_what_it_likes() -> None:
+    data = {"s3Location": "s3://a/b"}
+    talk = [
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "1", "name": "find", "input": data}}]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "1", "content": [{"json": data}]}}]},
+    ]
+    tools = {"tools": [{"toolSpec": {"name": "find", "inputSchema": {"json": {"properties": data}}}}]}
+    asked = request_of({"model": "m", "messages": talk, "more": {"toolConfig": tools}})
+    assert asked.request["messages"] == talk
+
+
 def test_messages_may_have_texts_for_their_content() -> None:
     talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"text": "Hello"}, "!"]}]
     assert request_of({"model": "m", "messages": talk}).request["messages"] == [
