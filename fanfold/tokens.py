@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fanfold.local import LocalError, LocalStack
@@ -61,14 +61,16 @@ def create(
     scopes: frozenset[str],
     max_lane: str | None = None,
     max_priority: int | None = None,
+    expires: str | None = None,
     now: datetime,
     draw: Callable[[int], bytes],
 ) -> tuple[str, Token]:
     """Store a new token; gives its text, which is nowhere to be had again, and what was stored.
 
-    Raises `LocalError` (usage) for what no token can have, a lane that no class has included: such a token
-    could use nothing but last lanes.
+    `expires` is a duration from `now` on, such as `30d`; None: it never expires. Raises `LocalError` (usage) for what
+    no token can have, a lane that no class has included: such a token could use nothing but last lanes.
     """
+    from functions.engine.duration import parse_duration
     from functions.engine.lanes import Bound
     from functions.runtime.credentials import mint
     from functions.runtime.settings import Settings
@@ -83,6 +85,7 @@ def create(
             scopes=scopes,
             now=now,
             draw=draw,
+            expires_at=None if expires is None else now + timedelta(seconds=parse_duration(expires)),
             bound=Bound(max_lane=max_lane, max_priority=max_priority),
         )
     except ValueError as error:

@@ -96,9 +96,17 @@ def create(
     max_priority: Annotated[
         int | None, typer.Option(min=0, max=9, help="The highest priority of its runs; default: any.")
     ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="It works so long, e.g. `90d`, at most a year; default: for ever."),
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Make a token; its text is shown this once."""
+    """Make a token; its text is shown this once.
+
+    An expired one may work up to five minutes longer, as API Gateway remembers
+    it, and is deleted from the table a month later.
+    """
     text, token = tokens.create(
         _deployment(stack),
         tenant=tenant or ("default" if stack or local.read(output.state()) is None else deploy.TENANT),
@@ -106,6 +114,7 @@ def create(
         scopes=frozenset(scope) if scope else tokens.ALL_SCOPES,
         max_lane=max_lane,
         max_priority=max_priority,
+        expires=expires,
         now=_now(),
         draw=secrets.token_bytes,
     )
@@ -130,13 +139,13 @@ def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
         output.emit(found)
         return
     table = Table(box=None, pad_edge=False)
-    for title in ("id", "tenant", "owner", "scopes", "lanes", "created", "revoked"):
+    for title in ("id", "tenant", "owner", "scopes", "lanes", "created", "expires", "revoked"):
         table.add_column(title)
     for one in found:
         scopes = ", ".join(one["scopes"])
         table.add_row(
             *(Text(one["id"]), Text(one["tenant"]), Text(one["owner"]), scopes, _bounds(one)),
-            *(one["created_at"], one["revoked_at"] or ""),
+            *(one["created_at"], one["expires_at"] or "never", one["revoked_at"] or ""),
         )
     output.console().print(table)
 

@@ -2,18 +2,19 @@
 
 A token's item: `h` (B) SHA-256 of the secret, `t` (S) tenant, `c` (S) scopes separated by spaces, `o` (S) owner, and in
 ms `a` (N) created, `y` (N) expires, `r` (N) revoked; `l` (S) the best lane and `p` (N) the highest priority it may use,
-absent where there is no bound. A tenant's item is its keys alone.
+absent where there is no bound. One that expires has `x` (N), `KEPT_DAYS` later in seconds: then DynamoDB deletes it.
+A tenant's item is its keys alone.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
-from functions.adapters.items import PK, SK, Item, pack, reads_items, unpack
+from functions.adapters.items import PK, SK, TTL, Item, pack, reads_items, unpack
 from functions.adapters.queries import rows
 from functions.adapters.record import from_ms, to_ms
 from functions.engine.errors import Conflict, NotFound, Unreadable
@@ -22,6 +23,9 @@ from functions.engine.tenant import TENANT
 
 _TOKENS: Final = "#tokens"
 _TENANTS: Final = "#tenants"
+
+KEPT_DAYS: Final = 30
+"""How long an expired token is still listed, and answered as expired rather than unknown."""
 
 
 class DynamoTokens:
@@ -113,6 +117,7 @@ def _to_item(token: Token) -> Item:
     }
     if token.expires_at is not None:
         item["y"] = {"N": str(to_ms(token.expires_at))}
+        item[TTL] = {"N": str(int((token.expires_at + timedelta(days=KEPT_DAYS)).timestamp()))}
     if token.revoked_at is not None:
         item["r"] = {"N": str(to_ms(token.revoked_at))}
     if token.max_lane is not None:

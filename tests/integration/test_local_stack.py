@@ -139,6 +139,13 @@ def test_a_token_with_the_scope_to_read_alone_may_not_submit_and_ends_by_being_r
     assert fanfold(stack, "token", "revoke", "0" * 16).returncode == 2
 
 
+def test_a_token_that_has_expired_lets_nobody_in(stack: LocalStack) -> None:
+    made: dict[str, Any] = json.loads(fanfold(stack, "token", "create", "--expires", "1ms", "--json").stdout)
+    with Client(stack.api_url, made["token"]) as late, pytest.raises(Unauthorized, match="expired"):
+        late.queues()
+    assert fanfold(stack, "token", "revoke", made["id"]).returncode == 0
+
+
 @contextmanager
 def no_functions(stack: LocalStack) -> Iterator[None]:
     """The worker functions take nothing meanwhile, so that what is done is done by somebody else."""

@@ -6,16 +6,18 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from fanfold import local
+from fanfold import local, tokens
 from fanfold.cli import main
 from fanfold.commands import stack
 from fanfold.local import LocalStack
+from tests.support.builders import a_token
 
 STEP = {"status": "succeeded", "attempts": 2, "started_at": None, "finished_at": None, "output": 1, "error": None}
 RUN: dict[str, Any] = {
@@ -377,6 +379,49 @@ def test_a_token_for_a_lane_that_no_class_has_is_a_usage_error(
     monkeypatch.chdir(tmp_path)
     assert main(["token", "create", "--max-lane", "hgih"]) == 2
     assert capsys.readouterr().err == "No class has a lane 'hgih'; there are: normal.\n"
+
+
+@pytest.fixture
+def local_stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stack in the project's folder whose table takes every token."""
+    stack = LocalStack(
+        api_url="http://127.0.0.1:1/api", token="ff_local", endpoint="http://127.0.0.1:1", region="us-east-1",
+        table="t", bucket="b", stack="fanfold-local", ledger="/l", env={"FANFOLD_TABLE": "t"},
+    )  # fmt: skip
+    local.write(tmp_path / ".fanfold", stack)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tokens, "_run", lambda environ, use: None)
+
+
+@pytest.mark.usefixtures("local_stack")
+def test_a_token_expires_when_it_is_told_to_and_never_by_itself(capsys: Printed) -> None:
+    def days(*arguments: str) -> float | None:
+        assert main(["token", "create", "--json", *arguments]) == 0
+        made = json.loads(capsys.readouterr().out)
+        if made["expires_at"] is None:
+            return None
+        lives = datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(made["created_at"])
+        return lives / timedelta(days=1)
+
+    assert (days(), days("--expires", "90d"), days("--expires", "12h")) == (None, 90, 0.5)
+
+
+@pytest.mark.usefixtures("local_stack")
+@pytest.mark.parametrize("expires", ["90", "soon", "0d", "366d", "-1d", ""])
+def test_a_token_that_expires_at_no_time_is_a_usage_error(capsys: Printed, expires: str) -> None:
+    assert main(["token", "create", f"--expires={expires}"]) == 2
+    assert capsys.readouterr().err.startswith("a duration is ")
+
+
+@pytest.mark.usefixtures("local_stack")
+def test_the_list_of_tokens_says_when_each_expires(monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+    ends = a_token(1, expires_at=datetime(2027, 3, 1, tzinfo=UTC))
+    monkeypatch.setattr(tokens, "_run", lambda environ, use: [ends, a_token(2)])
+    assert main(["token", "list"]) == 0
+    title, first, second = capsys.readouterr().out.splitlines()
+    assert "expires" in title
+    assert "2027-03-01" in first
+    assert "never" in second
 
 
 def test_down_where_nothing_is_up_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Printed) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from functions.adapters.tokens import DynamoTokens
 from functions.engine.ports import Token
 from functions.runtime.credentials import SCOPES, matches, mint, parse
+from tests.support.builders import a_token
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -57,3 +60,18 @@ def test_a_token_for_nothing_or_for_the_unknown_is_refused(scopes: frozenset[str
 def test_a_token_without_a_tenant_is_refused() -> None:
     with pytest.raises(ValueError, match="tenant"):
         minted(tenant="")
+
+
+@pytest.mark.parametrize("expires_at", [None, NOW])
+async def test_a_token_that_expires_is_deleted_a_month_later(expires_at: datetime | None) -> None:
+    stored: list[dict[str, Any]] = []
+
+    async def call(client: object, operation: str, **given: Any) -> dict[str, Any]:
+        stored.append(given["Item"])
+        return {}
+
+    await DynamoTokens(call, "table").put(a_token(expires_at=expires_at))
+    tenant, token = stored
+    assert "x" not in tenant  # it is swept as long as there are runs of it
+    deleted_at = int((NOW + timedelta(days=30)).timestamp())
+    assert token.get("x") == (None if expires_at is None else {"N": str(deleted_at)})
