@@ -50,6 +50,7 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
     with timed(report, "CDK command line") as said:
         said("installed" if toolchain.install_cdk(environ, log) else "there already")
     started: int | None = None
+    deployed_to: str | None = None
     try:
         if own and known is None:
             with timed(report, "emulator") as said:
@@ -57,16 +58,31 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
                 said(f"listens on {endpoint}")
         pid = started or (known.pid if known else None)
         stack = deployed(options, endpoint=endpoint, state=state, environ=environ, report=report)
+        deployed_to = endpoint
         stack = replace(stack, port=port if own else None, pid=pid)
         _complete(stack)
         with timed(report, "token and examples") as said:
             stack = _with_token(stack, previous)
             said(", ".join(_apply_examples(stack)) or "no examples here")
-    except BaseException:
+        return _with_bridge(stack, previous, state=state, environ=environ)
+    except BaseException as error:
         if started is not None:
+            _stop_bridge(local.read(state), state)
+            local.remove(state)
             emulator.stop(started, port, state)
+        elif deployed_to is not None and isinstance(error, Exception):
+            raise _unfinished(error, deployed_to) from error
         raise
-    return _with_bridge(stack, previous, state=state, environ=environ)
+
+
+def _unfinished(error: Exception, endpoint: str) -> LocalError:
+    """What is told of a failure that leaves a deployed stack in an emulator that was there before."""
+    said = str(error) or type(error).__name__
+    return LocalError(
+        f"{said.rstrip('.')}. What was deployed stays in the emulator at {endpoint}, unfinished:"
+        " `fanfold up` with the same options goes on from here.",
+        status=error.status if isinstance(error, LocalError) else 4,
+    )
 
 
 def _with_bridge(
@@ -122,10 +138,15 @@ def elsewhere(state: Path) -> LocalStack | None:
 
 
 def _complete(stack: LocalStack) -> None:
-    """What emulators lose of the template is set by hand."""
+    """What emulators lose of the template is set by hand. Raises `LocalError` where one does not let it be set."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
     from fanfold.doctor.emulated import complete  # with boto3, which no other command needs
 
-    complete(stack, now=datetime.now(UTC))
+    try:
+        complete(stack, now=datetime.now(UTC))
+    except (BotoCoreError, ClientError) as error:
+        raise LocalError(f"The deployed stack could not be completed: {error}.") from error
 
 
 def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
