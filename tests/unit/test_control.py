@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -184,6 +185,15 @@ def test_a_run_paused_before_its_first_claim_returns_its_place_once_when_it_is_c
         game.after(1).resume()
     game.cancel()
     assert (game.run.status, game.places, game.run.place) == (Status.CANCELLED, 1, None)
+
+
+def test_a_record_of_older_code_that_was_paused_without_its_place_goes_on_as_it_did_then() -> None:
+    game = a_game(queue_timeout="1m").pause()
+    game.run = replace(game.run, place=None)
+    game.after(3_600).resume()
+    assert (game.run.status, game.run.queue_deadline, game.rings) == (Status.WAITING, None, [game.now])
+    assert game.claim().started == [("first", 1)]
+    assert game.places == 0
 
 
 def test_a_pause_forgets_no_delay() -> None:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from functions.engine.errors import QueueFull
 from functions.engine.events import Move
 from functions.engine.message import Envelope
 from functions.engine.run import Run, Status
+from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.worker.runner import Done
 from tests.support.operators import CANCEL, PAUSE, REDRIVE, RESUME, a_signal, operate, sweeping, tried
 from tests.support.virtual import loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, World, consistent
@@ -100,6 +103,30 @@ async def test_a_queued_run_that_was_cancelled_is_never_executed_though_its_mess
         await asyncio.sleep(60)
     assert world.log == []
     assert (await world.row(envelope)).status is Status.CANCELLED
+
+
+@virtually
+async def test_runs_that_are_held_back_and_released_stay_within_the_bound_and_in_their_lane() -> None:
+    world = World(Settings(chaos=True, classes={"model": ClassSettings(max_queue_depth=3)}))
+    workflow = await world.register({"steps": {"a": {"task": "probe.play"}}})
+    held_back = [await world.submit(workflow) for _ in range(3)]
+    for envelope in held_back:
+        await operate(world, envelope, PAUSE)
+    await asyncio.sleep(2)
+    with pytest.raises(QueueFull):
+        await world.submit(workflow)
+    process = world.process()
+    for _ in held_back:
+        assert await process.work() == Done()  # the first envelopes: nothing is due
+    for envelope in held_back:
+        await operate(world, envelope, RESUME)
+    depths = [await world.queue.depth(queue) for queue in (LANE, RESUME_QUEUE)]
+    assert [depth.visible for depth in depths] == [3, 0]
+    assert (await world.places.load("model")).depth == 3
+    for _ in held_back:
+        assert await process.work() == Done()
+    assert [(await world.row(envelope)).status for envelope in held_back] == [Status.SUCCEEDED] * 3
+    assert (await world.places.load("model")).depth == 0
 
 
 @virtually

@@ -113,6 +113,18 @@ async def test_rows_of_other_states_and_hours_are_not_counted() -> None:
     assert (await depth(it)).depth == 1
 
 
+async def test_the_place_of_a_run_that_is_paused_in_the_queue_is_no_leak() -> None:
+    it = await Swept().with_tenants()
+    now = it.clock.now()
+    place = (await it.places.reserve("model", now=now)).place
+    paused = a_run(50, status=Status.PAUSED, version=2, place=place, paused_at=now, created_at=now)
+    await it.runs.put(paused, Absent(), now=now)
+    await it.clock.advance(6 * HOUR)
+    reports = await passes(it, 4)
+    assert sum(report.healed for report in reports) == 0
+    assert (await depth(it)).depth == 1
+
+
 async def test_a_deployment_with_nothing_to_repair_is_asked_once_a_pass() -> None:
     it = await Swept().with_tenants()
     await it.submit()
