@@ -15,6 +15,8 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 from uv import find_uv_bin
 
+from infra.imports import check_imports
+
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 PYTHON = "3.13"
@@ -98,7 +100,11 @@ def dependency_layer(scope: Construct, *, architecture: str) -> lambda_.LayerVer
 
 
 def function_code(*, compiled: bool) -> lambda_.Code:
-    """The one code asset of all functions; byte code goes with it if `compiled` and an interpreter for it is there."""
+    """The one code asset of all functions; byte code goes with it if `compiled` and an interpreter for it is there.
+
+    Raises `NotImportable` for code that the layer's packages do not suffice for.
+    """
+    check_imports(ROOT, LOCK)
     compiler_path = compiler() if compiled else None
     return lambda_.Code.from_asset(
         str(ROOT),
