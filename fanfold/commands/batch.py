@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
 from fanfold.client import Client
 from fanfold.commands import output
+from fanfold.commands.given import text_of
 from fanfold.results import BatchResult, Refusal
+from functions.engine.values import parse
 
 
 def submit(client: Client, file: str, *, workflow: str | None, key: str | None, json_: bool) -> None:
@@ -37,12 +36,7 @@ def submit(client: Client, file: str, *, workflow: str | None, key: str | None, 
 
 def _read(file: str, workflow: str | None) -> Sequence[tuple[int, Mapping[str, Any]]]:
     """The runs with the numbers of their lines; empty lines are passed over. Raises `typer.BadParameter`."""
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"--batch: {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"--batch: {file} is not UTF-8") from error
+    text = text_of(file, "--batch")
     # Not splitlines(): JSON may hold line separators other than the newline.
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     return [(number, _run(number, line, workflow)) for number, line in lines]
@@ -50,17 +44,13 @@ def _read(file: str, workflow: str | None) -> Sequence[tuple[int, Mapping[str, A
 
 def _run(number: int, line: str, workflow: str | None) -> Mapping[str, Any]:
     try:
-        run = json.loads(line, parse_constant=_refuse)
+        run = parse(line)
     except ValueError as error:
         raise typer.BadParameter(f"--batch: line {number} is not JSON: {error}") from error
     if not isinstance(run, dict):
         raise typer.BadParameter(f'--batch: line {number} is no run: {{"workflow": …, "input": …}}')
     named: dict[str, Any] = {} if workflow is None else {"workflow": workflow}
     return {**named, **run}
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _told(problem: Refusal) -> str:

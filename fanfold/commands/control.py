@@ -10,9 +10,10 @@ import typer
 from fanfold import moves
 from fanfold.client import Client
 from fanfold.commands import output
+from fanfold.commands.given import json_of
 from fanfold.commands.keys import Key
 from fanfold.commands.output import JsonFlag
-from fanfold.commands.runs import RunId, json_of
+from fanfold.commands.runs import RunId
 from fanfold.results import Run
 
 

@@ -12,8 +12,8 @@ import typer
 from rich.table import Table
 
 from fanfold.commands import output
+from fanfold.commands.given import json_of
 from fanfold.commands.output import JsonFlag
-from fanfold.commands.runs import json_of
 from fanfold.local import LocalError
 
 if TYPE_CHECKING:

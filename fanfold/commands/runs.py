@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -17,6 +16,7 @@ from rich.text import Text
 from fanfold import progress, tree
 from fanfold.client import Client
 from fanfold.commands import batch, output
+from fanfold.commands.given import json_of
 from fanfold.commands.keys import SubmitKey
 from fanfold.commands.output import JsonFlag
 from fanfold.problems import Problem
@@ -220,32 +220,6 @@ def _look(client: Client, run_id: str) -> progress.Look:
         return {name: found for name, step in steps.items() if (found := step.get("map")) is not None}
 
     return look
-
-
-def json_of(text: str, what: str) -> Any:
-    """The JSON that an option or argument gives, or names a file of. Raises `typer.BadParameter`."""
-    try:
-        if text == "@-":
-            text = sys.stdin.read()
-        elif text.startswith("@"):
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        return json.loads(text, parse_constant=_refuse)
-    except OSError as error:
-        raise typer.BadParameter(f"{what}: {text[1:]}: {error.strerror}") from error
-    except ValueError as error:
-        meant = f"; @{text} is the file" if _is_file(text) else ""
-        raise typer.BadParameter(f"{what} is not JSON: {error}{meant}") from error
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long for a name, or with a zero in it
-        return False
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _tags(given: list[str]) -> dict[str, str]:
