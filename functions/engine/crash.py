@@ -1,11 +1,12 @@
-"""What a holder's death means: what it had started is interrupted, and too many deaths end the run (R7)."""
+"""A holder's early end (R7): one that died is counted, and too many end the run; one that must stop lets go."""
 
 from __future__ import annotations
 
 from functions.engine.draft import Draft
+from functions.engine.effects import Ring
 from functions.engine.journal import EventType
 from functions.engine.maps import open_elsewhere
-from functions.engine.run import Fault, Reason, StepState, StepStatus
+from functions.engine.run import Fault, Reason, Status, StepState, StepStatus
 from functions.engine.workflow import OnInterrupt, Workflow
 
 
@@ -24,6 +25,29 @@ def interrupt_all(draft: Draft, workflow: Workflow) -> None:
         draft.fail(Reason.ATTEMPTS_EXHAUSTED, Fault(type="attempts_exhausted", message=what))
 
 
+def break_off(draft: Draft, workflow: Workflow) -> None:
+    """The holder had to stop, and what ran has been broken off: it begins again at once, and none of it counts.
+
+    A step that must not be done twice fails, as after a crash. May end the run.
+    """
+    for name, state in list(draft.steps.items()):
+        if state.status is StepStatus.RUNNING and not draft.ended:
+            draft.step(name, status=StepStatus.RETRYING, due_at=draft.get("paused_at") or draft.now)
+            draft.note(EventType.STEP_INTERRUPTED, step=name, attempt=state.attempts, data={"counted": False})
+            _judge(draft, workflow, name, "the worker had to stop during the attempt, and on_interrupt is fail")
+    draft.goes_on = False
+    if draft.ended:
+        return
+    if draft.get("cancel_requested"):
+        draft.cancel()
+    elif draft.status is Status.PAUSED:
+        draft.set(lease_until=None)
+    else:
+        draft.move(Status.WAITING, due_at=draft.runnable_now)
+        draft.note(EventType.RUN_SUSPENDED, data={"for": "hand_over"})
+        draft.effects.append(Ring(at=draft.now))
+
+
 def _interrupt(draft: Draft, workflow: Workflow, name: str, state: StepState) -> int:
     """Mark a running step's attempt as interrupted; returns how often the step was (0: it did not run)."""
     if state.status is not StepStatus.RUNNING or draft.ended:
@@ -31,7 +55,11 @@ def _interrupt(draft: Draft, workflow: Workflow, name: str, state: StepState) ->
     count = state.interruptions + 1
     draft.step(name, status=StepStatus.RETRYING, due_at=draft.now, interruptions=count)
     draft.note(EventType.STEP_INTERRUPTED, step=name, attempt=state.attempts)
-    if workflow.steps[name].retry.on_interrupt is OnInterrupt.FAIL:
-        fault = Fault(type="interrupted", message="the worker died during the attempt, and on_interrupt is fail")
-        draft.fail_step(workflow.steps[name], fault)
+    _judge(draft, workflow, name, "the worker died during the attempt, and on_interrupt is fail")
     return count
+
+
+def _judge(draft: Draft, workflow: Workflow, name: str, message: str) -> None:
+    """A step whose attempt was cut off fails if it must not be done twice."""
+    if workflow.steps[name].retry.on_interrupt is OnInterrupt.FAIL:
+        draft.fail_step(workflow.steps[name], Fault(type="interrupted", message=message))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from functions.engine.budget import Allowance
 from functions.engine.control import carry_out
-from functions.engine.crash import interrupt_all
+from functions.engine.crash import break_off, interrupt_all
 from functions.engine.draft import Draft
 from functions.engine.effects import Effect
 from functions.engine.errors import IllegalMove
@@ -20,6 +20,7 @@ from functions.engine.events import (
     AttemptFailed,
     AttemptNotBegun,
     AttemptSucceeded,
+    BrokenOff,
     Claimed,
     Emitted,
     Event,
@@ -72,15 +73,21 @@ def decide(
     terms: Terms,
     loaded: Loaded | None = None,
     clock: Callable[[], float] | None = None,
+    goes_on: bool = True,
 ) -> Decision:
     """The next record of a run.
 
     Events about what the record no longer waits for change nothing, so every event may arrive
     twice. What expressions may cost is counted; `clock`, in seconds, is the last resort against what the counts do not
-    see. Raises `ValuesMissing` when an expression needs a payload that is not in `loaded`, and
+    see. Without `goes_on` the record tells what the events say and nothing that follows from it: no expression is
+    evaluated and nothing starts, so that this decision takes little memory and time whatever the run is; only a
+    cancel that was asked for is carried out. Who holds the run has to decide what follows, with `Noticed`.
+
+    Raises `ValuesMissing` when an expression needs a payload that is not in `loaded`, and
     `IllegalMove` for a claim of a run that can't be claimed.
     """
     draft = Draft(run, workflow, now, terms, Allowance(clock))
+    draft.goes_on = goes_on
     for event in events:
         if isinstance(event, Move):
             carry_out(draft, workflow, event, loaded or {})
@@ -89,7 +96,7 @@ def decide(
             break
         match event:
             case Claimed():
-                _claimed(draft, workflow, event, loaded or {})
+                _claimed(draft, workflow, event)
             case Noticed():
                 draft.look_everywhere = True
             case AttemptSucceeded():
@@ -121,6 +128,9 @@ def decide(
                     draft.step(event.step, status=StepStatus.RETRYING, due_at=draft.now)
             case Renewed():
                 draft.changed |= _held(draft)
+            case BrokenOff():
+                if _held(draft):
+                    break_off(draft, workflow)
             case Overgrown():
                 if _held(draft):
                     draft.fail(Reason.STEP_FAILED, Fault(type="record_too_large", message=event.detail))
@@ -138,11 +148,19 @@ def _go_on(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
     """What follows for a held run from what happened."""
     if draft.status is Status.RUNNING and draft.get("cancel_requested"):
         draft.cancel()
-    elif draft.status is Status.RUNNING:
+    elif draft.status is Status.RUNNING and draft.goes_on:
+        _take_over(draft, workflow, loaded)
         advance(draft, workflow, loaded)
     elif draft.status is Status.PAUSED and draft.get("lease_until") is not None and not draft.at_work:
         # Its last attempt has ended: the holder lets it go.
         draft.set(lease_until=None, crashes=0)
+
+
+def _take_over(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
+    """A fork of which nothing has begun has what it takes over of another run's steps."""
+    run = draft.run
+    if run.origin is not None and not draft.steps and not run.sealed.steps:
+        draft.reset(taken_over(resolve(run.origin.checkpoints, loaded), workflow))
 
 
 def _held(draft: Draft) -> bool:
@@ -172,7 +190,7 @@ def _open_elsewhere(draft: Draft, step: str, attempt: int | None = None) -> bool
     )
 
 
-def _claimed(draft: Draft, workflow: Workflow, event: Claimed, loaded: Loaded) -> None:
+def _claimed(draft: Draft, workflow: Workflow, event: Claimed) -> None:
     """R2, R7: a queued, due or abandoned run gets a new owner."""
     run = draft.run
     if run.owner == event.owner:
@@ -188,8 +206,6 @@ def _claimed(draft: Draft, workflow: Workflow, event: Claimed, loaded: Loaded) -
     draft.note(EventType.RUN_CLAIMED, data={"epoch": run.epoch + 1, "worker": event.worker})
     if run.started_at is None:
         draft.set(started_at=draft.now)
-        if run.origin is not None:
-            draft.reset(taken_over(resolve(run.origin.checkpoints, loaded), workflow))
     if crashed and not run.cancel_requested:
         interrupt_all(draft, workflow)
 

@@ -34,6 +34,9 @@ from functions.engine.terms import Terms
 from functions.engine.values import Json, Loaded, Value
 from functions.engine.workflow import OnFailure, Step, Workflow
 
+_NO_PROGRESS = frozenset({EventType.STEP_INTERRUPTED, EventType.RUN_SUSPENDED})
+"""Entries that a claim can add to the journal although nothing began or ended."""
+
 
 class Draft:
     """The next record in the making. `now` never lies before the journal's last entry (R11).
@@ -55,6 +58,7 @@ class Draft:
         self.look_everywhere = False
         self.allowance = allowance or Allowance()
         self.more = False
+        self.goes_on = True
         self._workflow = workflow
         self._entries: list[Entry] = []
         self._fields: dict[str, Any] = {}
@@ -91,6 +95,28 @@ class Draft:
     def evaluate(self, template: Template, loaded: Loaded) -> Json:
         """The template's value, for the step that is its turn. Raises as `scope.evaluate` does."""
         return evaluate(template, self.run, self.steps, loaded, self.allowance)
+
+    def fails_for_time(self, step: Step) -> bool:
+        """There is no time for an attempt here; where no worker of the class ever has it, the step fails.
+
+        Else the run is to be handed over.
+        """
+        longest = self.terms.longest_step.get(self.run.class_name)
+        if longest is None or self.terms.stopping or step.timeout_seconds <= longest:
+            return False
+        message = f"an attempt may take {step.timeout_seconds:g} s, and class {self.run.class_name} has {longest:g} s"
+        self.fail_step(step, Fault(type="timeout_over_limit", message=message))
+        return True
+
+    @property
+    def progressed(self) -> bool:
+        """Whether anything began or ended since the run was claimed."""
+        for entry in (*reversed(self._entries), *reversed(self.run.journal)):
+            if entry.type is EventType.RUN_CLAIMED:
+                return False
+            if entry.type not in _NO_PROGRESS:
+                return True
+        return True
 
     @property
     def seq(self) -> int:

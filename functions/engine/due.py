@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from functions.engine.lease import abandoned, held
 from functions.engine.maps import open_elsewhere
-from functions.engine.message import Envelope, Wake
+from functions.engine.message import Envelope, Message, Wake
 from functions.engine.run import Run, Status, runnable
 from functions.engine.terms import Terms
 
@@ -23,6 +23,14 @@ LOOKING = timedelta(seconds=2)
 
 SUSPECT_RECEIVES = 3
 """A message received this often goes to the `resume` queue unread: its neighbours may be innocent (R7)."""
+
+
+MOST_HAND_BACKS = 8
+"""From so many receipts on a message about a run in good hands is dropped: a tenth would make it a dead letter (R13),
+and should the holder die, other messages and the sweeper carry the run."""
+
+LATE = timedelta(minutes=1)
+"""A waiting run that is due for so long may have killed whoever began to look at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +95,25 @@ def on_envelope(envelope: Envelope, row: Run | None, now: datetime, terms: Terms
             return Claim() if early is None else HandBack(early)
         case Status.RUNNING if abandoned(row, now, terms):
             return Apart()
-        case Status.RUNNING if row.epoch <= 1 or receives > 1 or envelope.outages > 0:
+        case Status.RUNNING if (row.epoch <= 1 or receives > 1 or envelope.outages > 0) and receives < MOST_HAND_BACKS:
             return HandBack(_lease_end(row, now, terms))
         case _:
             return Drop(f"the run is further on: {row.status}")
+
+
+def claimed_first(message: Message, row: Run | None, now: datetime, *, receives: int, apart: bool) -> bool:
+    """Whether a claim is to be committed before anything is decided on it (R7).
+
+    So it is whenever a worker may have died of that decision: a death is counted in the record, and there it must be
+    recorded first who held the run. A message says so that was received before, or that was sent `apart` unread; and
+    a record that was let go by none, that counts crashes, or that is due for long. Such a claim costs a write more.
+    """
+    if receives > 1:
+        return True
+    if row is None:
+        return apart and isinstance(message, Envelope)
+    late = row.status is Status.WAITING and row.due_at is not None and row.due_at + LATE < now
+    return row.status is Status.RUNNING or row.crashes > 0 or late or (apart and isinstance(message, Envelope))
 
 
 def too_early(not_before: datetime | None, now: datetime, terms: Terms) -> datetime | None:
@@ -118,10 +141,10 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, terms: Terms, *, receive
             due_at = row.steps[wake.map_step].due_at
             # Its holder looks at the map, and may have looked a moment too early.
             return Tell(wake.map_step) if due_at is None or due_at > now else HandBack(now + LOOKING)
-        again = receives > 1 or wake.outages > 0
+        again = (receives > 1 or wake.outages > 0) and receives < MOST_HAND_BACKS
         return HandBack(_lease_end(row, now, terms)) if again else Drop("the run is in good hands")
     if row.status is Status.WAITING and row.due_at is not None:
-        maps = _due_maps(wake, row, now)
+        maps = due_maps(row, now, rang=wake.map_step)
         if maps:
             return Look(maps, due_besides=_due_besides(row, now))
         if row.due_at <= now:
@@ -132,12 +155,12 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, terms: Terms, *, receive
     return Drop(f"nothing is due: {row.status}")
 
 
-def _due_maps(wake: Wake, row: Run, now: datetime) -> tuple[str, ...]:
-    """The open maps that are due for a look, and the one that rings."""
+def due_maps(row: Run, now: datetime, *, rang: str | None) -> tuple[str, ...]:
+    """The maps that go on elsewhere and are due for a look, and the one that rings."""
     return tuple(
         name
         for name in open_elsewhere(row)
-        if name == wake.map_step or ((due_at := row.steps[name].due_at) is not None and due_at <= now)
+        if name == rang or ((due_at := row.steps[name].due_at) is not None and due_at <= now)
     )
 
 

@@ -51,6 +51,14 @@ class AttemptNotBegun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenOff:
+    """The holder has to stop (it was told to, or its time is over) and has broken off what still ran: no crash.
+
+    The run is let go, due now. Nothing is evaluated, so a holder can always say so.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
     """A running attempt reports progress."""
 
@@ -192,4 +200,4 @@ class RedriveAsked:
 Move = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
 MapEvent = MapEnded | MapSeen | MapThrottled | MapRang | MapBroken
 AttemptEvent = AttemptSucceeded | AttemptFailed | AttemptNotBegun | Emitted
-Event = Move | Noticed | Claimed | AttemptEvent | Renewed | Swept | Overgrown | Undecidable | MapEvent
+Event = Move | Noticed | Claimed | AttemptEvent | Renewed | BrokenOff | Swept | Overgrown | Undecidable | MapEvent

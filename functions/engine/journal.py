@@ -51,3 +51,8 @@ class Entry:
     attempt: int | None = None
     data: Mapping[str, Json] | None = None
     write_id: str | None = None
+
+    @property
+    def tells_of_a_crash(self) -> bool:
+        """Whether it is an attempt's interruption by its worker's death; a worker that has to stop says so."""
+        return self.type is EventType.STEP_INTERRUPTED and not (self.data and self.data.get("counted") is False)

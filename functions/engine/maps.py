@@ -45,7 +45,7 @@ def begin_map(draft: Draft, step: Step, loaded: Loaded) -> bool:
         return True
     via = _via(draft, step, len(items))
     if via is Via.INLINE and items and not draft.has_time_for(step):
-        return False
+        return draft.fails_for_time(step)
     size = batch_size(step.map.max_concurrency, len(items), draft.terms.map_batch)
     state = draft.steps[step.name]
     attempt = state.attempts + 1

@@ -173,7 +173,7 @@ def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
     if step.map is not None and (state.status is StepStatus.PENDING or state.map is None):
         return begin_map(draft, step, loaded)
     if not draft.has_time_for(step):
-        return False
+        return draft.fails_for_time(step)
     try:
         # A map that goes on in another worker has its items pinned.
         value = draft.evaluate(step.input, loaded) if step.map is None else None
@@ -233,7 +233,10 @@ def _let_go_if_idle(draft: Draft, workflow: Workflow, *, starved: bool) -> None:
     due = min([draft.run.deadline, *timers])
     starved, draft.more = starved or draft.more, False
     if starved or (horizon is not None and draft.now >= horizon):
-        due, why = draft.runnable_now if starved or not (timers or waiting) else due, "hand_over"
+        if starved or not (timers or waiting):
+            _hand_over(draft)
+            return
+        why = "hand_over"
     elif any(_opened_by_others(state, workflow.steps[name]) for name, state in draft.steps.items()):
         # However near the next timer is: what is waited for rings, and nobody may sit on it.
         why = "wait"
@@ -245,3 +248,23 @@ def _let_go_if_idle(draft: Draft, workflow: Workflow, *, starved: bool) -> None:
     draft.note(EventType.RUN_SUSPENDED, data={"for": why})
     if due <= draft.now + MAX_DELAY:
         draft.effects.append(Ring(at=due))
+
+
+def _hand_over(draft: Draft) -> None:
+    """Let the run go, due now, to a worker that has more time.
+
+    One that began nothing and ended nothing since its claim counts like a crash: a run that uses up each worker's time
+    for nothing must end (R7). Not where the worker was told to stop.
+    """
+    if draft.progressed:
+        draft.set(crashes=0)
+    elif not draft.terms.stopping:
+        count, limit = draft.get("crashes") + 1, draft.terms.max_crashes
+        draft.set(crashes=count)
+        if count >= limit:
+            message = f"{limit} workers in a row died, or had to hand the run over with nothing begun or ended"
+            draft.fail(Reason.ATTEMPTS_EXHAUSTED, Fault(type="attempts_exhausted", message=message))
+            return
+    draft.move(Status.WAITING, due_at=draft.runnable_now)
+    draft.note(EventType.RUN_SUSPENDED, data={"for": "hand_over"})
+    draft.effects.append(Ring(at=draft.runnable_now))

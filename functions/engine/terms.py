@@ -38,7 +38,9 @@ class Terms:
     one of fewer than `inline_map_items` stays with its worker, and elsewhere no batch has more than
     `map_batch` items. `fan_out` has the classes that can map elsewhere, and the longest attempt at an item, in
     seconds, there. `missing` has the tasks that this worker can't call, and why: a step of such a task is put off, and
-    fails only when it was put off for `missing_for`.
+    fails only when it was put off for `missing_for`. `longest_step` is the longest attempt, in seconds, for which a
+    worker with a `horizon` ever has time, by class. `stopping` says that the worker was told to stop, and does not
+    merely run out of time.
     """
 
     lease: timedelta
@@ -54,3 +56,5 @@ class Terms:
     fan_out: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     missing: Mapping[str, Fault] = field(default_factory=lambda: MappingProxyType({}))
     missing_for: timedelta = timedelta(days=3)
+    longest_step: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    stopping: bool = False

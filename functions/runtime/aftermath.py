@@ -51,6 +51,11 @@ class Aftermath:
                 await asyncio.wait(self._tasks)
             raise
 
+    async def settled(self, within_seconds: float) -> None:
+        """Wait until all are through, but no longer than this."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_seconds)
+
     def abandon(self) -> None:
         """Give up what is not through: there is no time for it."""
         for task in self._tasks:

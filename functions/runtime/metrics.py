@@ -89,7 +89,7 @@ class Metric(StrEnum):
     FAILURES = ("Failures", Dimensions.REASON, Unit.COUNT)  # failed runs, by reason
     STEPS = _of_class("Steps")  # steps that ended, succeeded or failed
     RETRIES = _of_class("Retries")  # attempts that failed and are made again
-    INTERRUPTED = _of_class("Interrupted")  # attempts whose worker died or was lost
+    INTERRUPTED = _of_class("Interrupted")  # attempts whose worker died, was lost or had to stop
     MAP_ITEMS = _of_class("MapItems")  # items of maps that ended
 
     # In time? Distributions: every value is told.

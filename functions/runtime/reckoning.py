@@ -75,9 +75,8 @@ def ended(run: Run, *, by_workflow: bool) -> None:
 
 def _found_a_death(before: Run, entries: Sequence[Entry]) -> bool:
     """Whether a claim found a holder's lease dead, or a resumption found that the holder died while it was paused."""
-    types = {entry.type for entry in entries}
-    taken_over = EventType.RUN_CLAIMED in types and before.status is Status.RUNNING
-    return taken_over or EventType.STEP_INTERRUPTED in types
+    taken_over = before.status is Status.RUNNING and any(entry.type is EventType.RUN_CLAIMED for entry in entries)
+    return taken_over or any(entry.tells_of_a_crash for entry in entries)
 
 
 def _begun(run: Run, at: datetime, workflow: Workflow) -> None:

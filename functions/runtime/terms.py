@@ -12,9 +12,16 @@ from functions.runtime.settings import Settings
 
 
 def terms_of(
-    settings: Settings, horizon: datetime | None = None, *, missing: Mapping[str, Fault] = MappingProxyType({})
+    settings: Settings,
+    horizon: datetime | None = None,
+    *,
+    missing: Mapping[str, Fault] = MappingProxyType({}),
+    stopping: bool = False,
 ) -> Terms:
-    """The engine's terms as the settings say them, for a worker that ends at `horizon` and can't call some tasks."""
+    """The engine's terms as the settings say them, for a worker that ends at `horizon` and can't call some tasks.
+
+    `stopping`: because it was told to.
+    """
     return Terms(
         lease=timedelta(seconds=settings.lease_seconds),
         skew=timedelta(seconds=settings.clock_skew_seconds),
@@ -29,4 +36,6 @@ def terms_of(
         fan_out={name: c.max_item_seconds for name, c in settings.classes.items() if c.state_machine},
         missing=missing,
         missing_for=timedelta(seconds=settings.missing_task_seconds),
+        longest_step={name: c.max_step_seconds for name, c in settings.classes.items()},
+        stopping=stopping,
     )

@@ -85,6 +85,7 @@ class Audit:
         self.history: dict[RunKey, list[tuple[float, Run]]] = defaultdict(list)
         self.purged: set[RunKey] = set()
         self.takeovers: Counter[RunKey] = Counter()
+        self.fruitless: Counter[RunKey] = Counter()
         self.moves = Moves(self)
         self.maps = Maps(self)
         self.settlements = Settlements(self)
@@ -177,6 +178,8 @@ class Audit:
         holder = self.owners.setdefault(run.owner, node)
         self.hold(holder is node, "a claim belongs to one process", f"{holder.name}, {node.name}")
         held_at, self.held_at[key] = self.held_at.get(key), self.simulation.loop.time()
+        if old is not None and old.owner == run.owner and run.crashes > old.crashes:
+            self.fruitless[key] += 1
         if old is None or old.owner == run.owner:
             return self._works(run, node)
         if old.status is Status.RUNNING:

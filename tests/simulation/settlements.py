@@ -83,7 +83,8 @@ class Settlements:
                 key = RunKey(tenant=run.tenant, run_id=run.id)
                 worn = max((s.interruptions for s in run.steps.values()), default=0)
                 self._hold(max(worn, run.crashes) >= limit, "five crashes exhaust a run", (worn, run.crashes))
-                self._hold(self._audit.takeovers[key] >= limit, "five crashes in fact", self._audit.takeovers[key])
+                ends = self._audit.takeovers[key] + self._audit.fruitless[key]
+                self._hold(ends >= limit, "five crashes in fact", ends)
             case _:
                 self._hold(
                     any(s.status is StepStatus.FAILED for s in run.steps.values()), "a step failed the run", run.id

@@ -62,6 +62,7 @@ class Game:
         self.workflow = workflow
         self.terms = terms
         self.loaded = loaded
+        self.goes_on = True
         self.now = START
         self.effects: tuple[Effect, ...] = ()
         self._claims = 0
@@ -95,7 +96,9 @@ class Game:
         return decision
 
     def _decide(self, events: Sequence[Event]) -> Decision:
-        return decide(self.run, self.workflow, events, self.now, terms=self.terms, loaded=self.loaded)
+        return decide(
+            self.run, self.workflow, events, self.now, terms=self.terms, loaded=self.loaded, goes_on=self.goes_on
+        )
 
     def claim(self) -> Game:
         """A new worker takes the run."""

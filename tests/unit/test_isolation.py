@@ -15,7 +15,7 @@ from functions.engine.message import QueueName, Received
 from functions.runtime.settings import ClassSettings, Settings
 from functions.runtime.worker import isolation as isolation_module
 from functions.runtime.worker.isolation import Isolation
-from functions.runtime.worker.runner import Back, Done
+from functions.runtime.worker.runner import UNREADABLE_SECONDS, Back, Done
 
 
 def write(script: Path, text: str) -> None:
@@ -39,6 +39,10 @@ PYTHON = sys.executable
 RESUMING = QueueName(class_name="model", role="resume")
 
 
+A_LEASE_LATER = Back(seconds=66)
+"""What died may have held the run."""
+
+
 def a_message(body: str = "{}") -> Received:
     return Received(queue=RESUMING, message_id="m1", receipt="r1", body=body, message=None, receives=1)
 
@@ -54,9 +58,16 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("end", "what"), [("exit 0", Done()), ("exit 10", Back(seconds=1)), ("exit 1", Back(seconds=1))]
+    ("end", "what"),
+    [
+        ("exit 0", Done()),
+        ('printf 1 > "/proc/self/fd/$3"; exit 10', Back(seconds=1)),
+        ('printf .... > "/proc/self/fd/$3"; printf 66 > "/proc/self/fd/$3"; exit 10', Back(seconds=66)),
+        ("exit 10", A_LEASE_LATER),
+        ('printf 7 > "/proc/self/fd/$3"; exit 1', A_LEASE_LATER),
+    ],
 )
-async def test_a_childs_exit_status_is_its_messages_fate(child: Path, end: str, what: object) -> None:
+async def test_a_childs_exit_status_and_last_word_are_its_messages_fate(child: Path, end: str, what: object) -> None:
     write(child, f"#!/bin/sh\ncat > /dev/null\n{end}\n")
     assert await Isolation(Settings()).handle(a_message()) == what
 
@@ -65,13 +76,13 @@ async def test_a_child_that_is_killed_hands_its_message_back_and_is_told_of(
     child: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(child, "#!/bin/sh\ncat > /dev/null\nkill -9 $$\n")
-    assert await Isolation(Settings()).handle(a_message()) == Back(seconds=1)
+    assert await Isolation(Settings()).handle(a_message()) == A_LEASE_LATER
     assert "process died" in caplog.text
 
 
 async def test_a_child_that_dies_before_it_has_read_its_message_hands_it_back(child: Path) -> None:
     write(child, "#!/bin/sh\nkill -9 $$\n")
-    assert await Isolation(Settings()).handle(a_message("x" * 300_000)) == Back(seconds=1)
+    assert await Isolation(Settings()).handle(a_message("x" * 300_000)) == A_LEASE_LATER
 
 
 async def test_a_child_gets_the_message_and_the_settings_of_its_parent(child: Path, tmp_path: Path) -> None:
@@ -84,7 +95,8 @@ async def test_a_child_gets_the_message_and_the_settings_of_its_parent(child: Pa
 async def test_children_that_are_told_to_stop_end_in_their_own_time(child: Path, tmp_path: Path) -> None:
     write(
         child,
-        f"#!/bin/sh\ncat > /dev/null\ntrap 'exit 10' TERM\necho up > {tmp_path}/up\nwhile true; do sleep 0.02; done\n",
+        "#!/bin/sh\ncat > /dev/null\ntrap 'printf 1 > /proc/self/fd/$3; exit 10' TERM\n"
+        f"echo up > {tmp_path}/up\nwhile true; do sleep 0.02; done\n",
     )
     isolation = Isolation(Settings())
     task = asyncio.create_task(isolation.handle(a_message()))
@@ -93,6 +105,17 @@ async def test_children_that_are_told_to_stop_end_in_their_own_time(child: Path,
     isolation.stop()
     assert await asyncio.wait_for(task, 5) == Back(seconds=1)
     isolation.stop()
+
+
+async def test_a_child_that_was_told_to_stop_before_it_could_hear_of_it_had_begun_nothing(
+    child: Path, tmp_path: Path
+) -> None:
+    write(child, f"#!/bin/sh\ncat > /dev/null\necho up > {tmp_path}/up\nexec sleep 60\n")
+    isolation = Isolation(Settings())
+    task = asyncio.create_task(isolation.handle(a_message()))
+    await until_written(tmp_path / "up")
+    isolation.stop()
+    assert await asyncio.wait_for(task, 5) == Back(seconds=1)
 
 
 async def test_a_child_nobody_waits_for_any_more_is_killed_and_gone(child: Path, tmp_path: Path) -> None:
@@ -118,7 +141,7 @@ async def test_a_real_child_hands_back_a_message_it_can_not_read_though_no_servi
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     classes = {"model": ClassSettings(queues={"resume": f"http://127.0.0.1:{port}/queue"})}
     isolation = Isolation(Settings(table="runs", bucket="b", classes=classes))
-    assert await asyncio.wait_for(isolation.handle(a_message("no json")), 30) == Back(seconds=1)
+    assert await asyncio.wait_for(isolation.handle(a_message("no json")), 30) == Back(seconds=UNREADABLE_SECONDS)
     assert "process died" not in caplog.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -157,7 +158,7 @@ async def test_a_message_that_a_poll_left_behind_still_takes_costs_a_delay_and_n
 
 
 @virtually
-async def test_what_does_not_end_within_the_drain_is_left_to_its_lease() -> None:
+async def test_what_does_not_end_within_the_drain_goes_on_elsewhere_at_once_without_being_counted() -> None:
     world = World()
     (envelope,) = await many(world, 1, one(600_000))
     process = world.process()
@@ -166,11 +167,69 @@ async def test_what_does_not_end_within_the_drain_is_left_to_its_lease() -> None
         worker.stop()
         await process.working
     assert loop().time() == pytest.approx(28, abs=1)
-    assert (await world.row(envelope)).status is Status.RUNNING
+    row = await world.row(envelope)
+    assert (row.status, row.crashes, row.steps["a"].interruptions) == (Status.WAITING, 0, 0)
     assert loop().tasks_of(process.name) == set()
     async with world.process().worker():
-        await asyncio.sleep(90)
-        assert (await world.row(envelope)).epoch == 2
+        await asyncio.sleep(2)
+        row = await world.row(envelope)
+        assert (row.status, row.epoch, row.steps["a"].attempts) == (Status.RUNNING, 2, 2)
+
+
+@virtually
+async def test_a_rolling_deployment_five_times_within_one_long_step_costs_it_no_crash() -> None:
+    world = World()
+    (envelope,) = await many(world, 1, one(40_000))
+    old = world.process()
+    async with AsyncExitStack() as fleet:
+        worker = await fleet.enter_async_context(old.worker())
+        for deployment in range(1, 6):
+            await asyncio.sleep(10)
+            new = world.process()
+            following = await fleet.enter_async_context(new.worker())
+            worker.stop()
+            await old.working
+            old, worker = new, following
+            row = await world.row(envelope)
+            # A stop that the step outlives begins it again; there are no others.
+            assert (row.crashes, row.steps["a"].interruptions) == (0, 0)
+            assert row.epoch <= deployment + 1
+        run = await world.ended(envelope, within=60)
+    assert (run.status, run.crashes) == (Status.SUCCEEDED, 0)
+    assert run.steps["a"].attempts == run.epoch
+
+
+@virtually
+async def test_with_time_to_drain_five_rolling_deployments_do_not_touch_a_long_step() -> None:
+    world = World(settings=Settings(chaos=True, drain_seconds=3_600))
+    (envelope,) = await many(world, 1, one(600_000))
+    old = world.process()
+    async with AsyncExitStack() as fleet:
+        worker = await fleet.enter_async_context(old.worker())
+        for _ in range(5):
+            await asyncio.sleep(60)
+            following = await fleet.enter_async_context(world.process().worker())
+            worker.stop()
+            worker = following
+        run = await world.ended(envelope)
+    assert (run.status, run.epoch, run.steps["a"].attempts) == (Status.SUCCEEDED, 1, 1)
+    assert loop().time() == pytest.approx(600, abs=5)
+
+
+@virtually
+async def test_at_most_once_a_step_has_the_drain_to_end_in_and_then_fails() -> None:
+    world = World()
+    once = {"retry": {"on_interrupt": "fail"}}
+    short, long = await many(world, 1, one(20_000, **once)), await many(world, 1, one(600_000, **once))
+    process = world.process()
+    async with process.worker() as worker:
+        await asyncio.sleep(3)
+        worker.stop()
+        await process.working
+    assert (await world.row(short[0])).status is Status.SUCCEEDED
+    row = await world.row(long[0])
+    assert row.error is not None
+    assert (row.status, row.error.type, row.steps["a"].attempts) == (Status.FAILED, "interrupted", 1)
 
 
 @virtually

@@ -349,7 +349,7 @@ async def test_a_suspect_is_worked_on_apart_where_that_is_possible() -> None:
     suspect = replace(message, queue=RESUME_QUEUE)
     assert await process.take(suspect) == Back(seconds=7)
     assert apart == [suspect]
-    assert process.runs.calls == []
+    assert [call.method for call in process.runs.calls] == ["get"]
 
 
 @virtually

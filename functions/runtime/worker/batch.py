@@ -14,8 +14,10 @@ from functions.runtime.wiring import Services
 from functions.runtime.worker.keeper import Keeper
 from functions.runtime.worker.runner import Back, Disposition, Done, Runner
 
-LAST_SECONDS = 3.0
-"""What is still going on this long before the invocation ends is broken off: its lease has to speak for it."""
+LAST_SECONDS = 7.0
+"""What is still going on this long before the invocation ends is broken off, and its runs are let go."""
+LEFT_SECONDS = 3.0
+"""What has not been let go this long before the end, because its record can't be written, is left to its lease."""
 TOGETHER_SECONDS = 1.0
 """Messages that are done with within this time of the first are deleted by one call. Whoever dies meanwhile leaves
 messages that find nothing due."""
@@ -35,7 +37,8 @@ async def work(
     deletes what is not returned, unless the process is `spent` and must end without an answer.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + seconds_left - LAST_SECONDS
+    end = loop.time() + seconds_left
+    until = end - LAST_SECONDS
     margin = services.settings.hand_over_margin_seconds
     horizon = services.clock.now() + timedelta(seconds=seconds_left - margin)
     again: list[str] = []
@@ -50,7 +53,12 @@ async def work(
                 pending, timeout=max(0.0, wake_at - loop.time()), return_when=asyncio.FIRST_COMPLETED
             )
             if not finished and loop.time() >= until:
-                again += await _break_off(tasks, pending)
+                if until < end - LEFT_SECONDS:
+                    logger().error("the invocation ran out of time", extra={"messages": len(pending)})
+                    runner.break_off()
+                    until = end - LEFT_SECONDS
+                    continue
+                again += await _cancel(tasks, pending)
                 break
             keeper.release(tasks[task] for task in finished)
             ended = [(tasks[task], disposition(task, tasks[task])) for task in finished]
@@ -100,11 +108,11 @@ async def hand_back(services: Services, ended: Iterable[tuple[Received, Disposit
     return [message for message, _ in back]
 
 
-async def _break_off(
+async def _cancel(
     tasks: Mapping[asyncio.Task[Disposition], Received], pending: Collection[asyncio.Task[Disposition]]
 ) -> Sequence[str]:
     for task in pending:
         task.cancel()
-    await asyncio.wait(pending, timeout=LAST_SECONDS / 2)
-    logger().error("the invocation ran out of time", extra={"messages": len(pending)})
+    await asyncio.wait(pending, timeout=LEFT_SECONDS / 2)
+    logger().error("runs could not be let go; their leases speak for them", extra={"messages": len(pending)})
     return [tasks[task].message_id for task in pending]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -58,6 +58,7 @@ class Executions:
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._halted = False
+        self._begun: set[Attempt] = set()
         self.at_work = Stopwatch(services.clock.monotonic)
 
     def match(self, record: Run, inputs: Mapping[Attempt, Json]) -> None:
@@ -76,6 +77,7 @@ class Executions:
         for attempt in () if self._halted else [new for new in wanted if new not in self._running]:
             task = asyncio.create_task(self._execute(record, attempt, inputs), name=f"{record.id}/{attempt.step}")
             self._running[attempt] = task
+            self._begun.add(attempt)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -83,6 +85,14 @@ class Executions:
         """Whether the step is a map that goes on elsewhere, and a look at it is due: the look is its execution here."""
         open_elsewhere = state.status is StepStatus.WAITING and state.map is not None
         return open_elsewhere and state.due_at is not None and state.due_at <= self._services.clock.now()
+
+    def never_begun(self, record: Run) -> Sequence[AttemptNotBegun]:
+        """What the record calls started and was not begun here: it comes to nothing."""
+        return [
+            AttemptNotBegun(step=name, attempt=state.attempts)
+            for name, state in record.steps.items()
+            if state.status is StepStatus.RUNNING and Attempt(name, state.attempts) not in self._begun
+        ]
 
     def halt(self) -> None:
         """Stop all at once, and start none any more."""

@@ -1,7 +1,7 @@
 """Suspects in processes of their own: what a poisonous run kills is a child that works on nothing else (R7).
 
-The parent hands a message to `python -m functions.runtime.worker.isolation` and learns from its exit status
-what becomes of the message; a child that dies leaves the run's lease to run out.
+The parent hands a message to `python -m functions.runtime.worker.isolation` and learns from its exit status, and
+its last word, what becomes of the message; a child that dies leaves the run's lease to run out.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from dataclasses import replace
 
@@ -22,13 +23,13 @@ from functions.runtime.wiring import services
 from functions.runtime.worker.attempts import Attempts
 from functions.runtime.worker.keeper import Keeper, visibility_seconds
 from functions.runtime.worker.naming import worker_name
-from functions.runtime.worker.pulse import Pulse, beat
+from functions.runtime.worker.pulse import Pulse, beat, say
 from functions.runtime.worker.runner import Back, Disposition, Done, Runner
 from functions.runtime.worker.signals import StopSignals
 from functions.runtime.workflows import WorkflowCache
 
 DONE, AGAIN = 0, 10
-"""The child's exit statuses; any other is a death."""
+"""The child's exit statuses; any other is a death. With `AGAIN` its last word is in how many seconds."""
 
 START_SECONDS = 300.0
 """How long a child may take until its loop runs: it imports every module of tasks before."""
@@ -72,7 +73,7 @@ class Isolation:
         silence = asyncio.create_task(pulse.until_silent())
         try:
             await asyncio.wait({talk, silence}, return_when=asyncio.FIRST_COMPLETED)
-            if not talk.done():
+            if stood_still := not talk.done():
                 logger().error("a suspect run's process stood still and is killed", extra={"body": message.body[:500]})
                 child.kill()
             await talk
@@ -85,11 +86,13 @@ class Isolation:
                 await child.wait()
         if child.returncode == DONE:
             return Done()
-        if child.returncode != AGAIN:
-            logger().error(
-                "a suspect run's process died", extra={"status": child.returncode, "body": message.body[:500]}
-            )
-        return Back(seconds=1)
+        if child.returncode == AGAIN and (seconds := pulse.last_word()).isdecimal():
+            return Back(seconds=int(seconds))
+        if child.returncode == -signal.SIGTERM and self._stopped:
+            return Back(seconds=1)  # it was told to stop before it could hear of it: nothing had begun
+        logger().error("a suspect run's process died", extra={"status": child.returncode, "body": message.body[:500]})
+        # The lease of one that died at work has to run out: a message that comes before is only handed back again.
+        return Back(seconds=1 if stood_still else visibility_seconds(self._settings))
 
     def stop(self) -> None:
         """Tell the children to let their runs go."""
@@ -138,8 +141,14 @@ async def _child(message: Received, pulse: int) -> Disposition:
         Attempts(settings, wired.clock),
         worker=worker_name(),
     )
+    loop, stops = asyncio.get_running_loop(), StopSignals()
+
+    def stop() -> None:
+        runner.hurry(wired.clock.now())
+        loop.call_later(settings.drain_seconds, runner.break_off)
+
     # A terminal's Ctrl-C reaches the children as well as the parent.
-    StopSignals().listen(lambda: runner.hurry(wired.clock.now()))
+    stops.listen(stop)
     beating = asyncio.create_task(beat(pulse, every_seconds=silence_seconds(settings) / 10))
     try:
         async with Keeper(wired, [message]):
@@ -154,6 +163,8 @@ def main() -> None:
     # Neither asyncio.run nor sys.exit: a task that can't be stopped would keep the child alive.
     what = asyncio.Runner().run(_child(message, pulse))
     flush()
+    if isinstance(what, Back):
+        say(pulse, str(what.seconds))
     os._exit(DONE if isinstance(what, Done) else AGAIN)
 
 

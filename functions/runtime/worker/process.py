@@ -38,6 +38,9 @@ message that a poll left behind still takes is seen again after its visibility."
 FAULT_PAUSE_SECONDS = 2.0
 """Pause of a poller whose queue could not be asked."""
 
+BREAK_OFF_SECONDS = 6.0
+"""How long a run that is broken off may take to be let go: its tasks stop within two seconds, its record is written."""
+
 METRICS_SECONDS = 60.0
 """How often a process writes its metrics."""
 
@@ -129,9 +132,13 @@ class Worker:
         return Exit.SPENT if self._attempts.spent else Exit.STOPPED
 
     async def _drain(self) -> None:
-        """Give what is running time to end; what does not is left to its lease."""
+        """Give what is running time to end; what does not is broken off, and its runs are let go."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._services.settings.drain_seconds)
+        if self._tasks:
+            logger().info("breaking off", extra={"runs": len(self._tasks)})
+            self._runner.break_off()
+            await asyncio.wait(self._tasks, timeout=BREAK_OFF_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -1,10 +1,14 @@
-"""Whether a child process is alive: its loop says so through a pipe, at short intervals."""
+"""What a child process says through a pipe: at short intervals that its loop runs, and a word at its end."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from contextlib import suppress
+
+BEAT = b"."
+MOST_BYTES = 64
+"""Of a child's last word no more is kept."""
 
 
 class Pulse:
@@ -17,6 +21,7 @@ class Pulse:
         os.set_blocking(self._read, False)
         self._listening = False
         self._silent = asyncio.Event()
+        self._word = b""
         self._timer = self._loop.call_later(first_seconds, self._judge)
 
     def listen(self) -> None:
@@ -28,6 +33,12 @@ class Pulse:
     async def until_silent(self) -> None:
         """Returns when nothing was heard for too long."""
         await self._silent.wait()
+
+    def last_word(self) -> str:
+        """What a child that has ended said at last; "" where it said nothing."""
+        with suppress(OSError):
+            self._hear()
+        return self._word.decode("ascii", "replace")
 
     def close(self) -> None:
         """Listen no more."""
@@ -46,6 +57,7 @@ class Pulse:
         if not beats:  # the child has closed its end; whether it ends, too, is to be seen
             self._loop.remove_reader(self._read)
             return False
+        self._word = (self._word + beats.replace(BEAT, b""))[-MOST_BYTES:]
         self._timer.cancel()
         self._timer = self._loop.call_later(self._seconds, self._judge)
         return True
@@ -60,5 +72,11 @@ async def beat(child_end: int, *, every_seconds: float) -> None:
     """The child's end: beat for as long as the loop runs."""
     while True:
         with suppress(BrokenPipeError):  # nobody listens: the parent is gone
-            os.write(child_end, b".")
+            os.write(child_end, BEAT)
         await asyncio.sleep(every_seconds)
+
+
+def say(child_end: int, word: str) -> None:
+    """The child's last word."""
+    with suppress(BrokenPipeError):
+        os.write(child_end, word.encode("ascii"))

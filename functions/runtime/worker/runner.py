@@ -14,11 +14,14 @@ from datetime import datetime, timedelta
 from functions.engine.due import (
     SUSPECT_RECEIVES,
     Apart,
+    Claim,
     Drop,
     HandBack,
     Look,
     Tell,
     Verdict,
+    claimed_first,
+    due_maps,
     on_envelope,
     on_wake,
     too_early,
@@ -34,7 +37,7 @@ from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.worker.attempts import Attempts
 from functions.runtime.worker.looks import Looks
-from functions.runtime.worker.shell import Ended, Lost, Shell
+from functions.runtime.worker.shell import Ended, Lost, News, Shell
 from functions.runtime.workflows import WorkflowCache
 
 CLOCK_RESOLUTION = 2.0
@@ -115,13 +118,22 @@ class Runner:
         self._looks = Looks(services, workflows)
         self._alone = alone
         self._horizon: datetime | None = None
+        self._stopping = False
+        self._broken_off = False
         self._shells: set[Shell] = set()
 
     def hurry(self, horizon: datetime) -> None:
-        """Let every run go as soon as nothing of it runs, and start nothing that would still run at `horizon`."""
+        """Told to stop: let every run go as soon as nothing of it runs; start nothing that still runs at `horizon`."""
         self._horizon = horizon
+        self._stopping = True
         for shell in self._shells:
             shell.hurry(horizon)
+
+    def break_off(self) -> None:
+        """There is no more time: stop what runs, and let every run go, due now. None of it counts as a crash."""
+        self._broken_off = True
+        for shell in self._shells:
+            shell.break_off()
 
     async def handle(self, received: Received, *, horizon: datetime | None = None) -> Disposition:
         """Work on one message until its run is out of hand. Raises nothing but bugs."""
@@ -143,9 +155,8 @@ class Runner:
             self._check_clock()
             if received.receives >= SUSPECT_RECEIVES and not self._is_apart(received):
                 return await self._send_apart(message)
-            if received.queue.role == RESUME and isinstance(message, Envelope) and self._isolate is not None:
-                return await self._isolate(received)
-            if isinstance(message, Wake):
+            # An envelope in `resume` was sent apart unread: the record says whether there is anything to be afraid of.
+            if isinstance(message, Wake) or (received.queue.role == RESUME and self._isolate is not None):
                 return await self._follow(received, message, await self._row(message))
             return await self._open(received, message)
         except InfrastructureError as error:
@@ -172,8 +183,12 @@ class Runner:
                 logger().warning("an envelope older than 14 days creates no run", extra={"run_id": envelope.run_id})
                 return Done()
             return await self._follow(received, envelope, row)
+        first = self._looked_at(envelope) if self._claims_first(received, envelope, None) else None
         outcome = await self._hold(
-            first_version(envelope), FirstClaim(submission=envelope.submission), repeated=self._repeated(received)
+            first_version(envelope),
+            FirstClaim(submission=envelope.submission),
+            repeated=self._repeated(received),
+            first=first,
         )
         if isinstance(outcome, Lost) and not outcome.held:
             return await self._follow(received, envelope, outcome.row)
@@ -196,13 +211,13 @@ class Runner:
                 case Apart() if not self._is_apart(received):
                     # There is a row: a look is all that has to be asked for.
                     return await self._send_apart(wake_of(message))
-                case Apart() if self._isolate is not None:
+                case Apart() | Claim() if self._isolate is not None and _is_suspect(received, verdict):
                     return await self._isolate(received)
                 case Tell() if row is not None:
                     row = await self._looks.note(row, [MapRang(step=verdict.map_step)], terms_of(self._settings))
                     if row is None:
                         return Done()
-                case Look() if row is not None:
+                case Look() if row is not None and not self._claims_first(received, message, row):
                     rang = message.map_step if isinstance(message, Wake) else None
                     seen = await self._looks.at(row, verdict.maps, rang=rang)
                     going_on = [sight for sight in seen if isinstance(sight, MapSeen | MapThrottled)]
@@ -216,7 +231,9 @@ class Runner:
                         return self._after(outcome)
                     row = outcome.row
                 case _:
-                    outcome = await self._hold(*self._basis(message, row), repeated=self._repeated(received))
+                    first = self._looked_at(message) if self._claims_first(received, message, row) else None
+                    basis, repeated = self._basis(message, row), self._repeated(received)
+                    outcome = await self._hold(*basis, repeated=repeated, first=first)
                     if not isinstance(outcome, Lost) or outcome.held:
                         return self._after(outcome)
                     row = outcome.row
@@ -224,6 +241,15 @@ class Runner:
 
     def _back_until(self, moment: datetime) -> Back:
         return Back(seconds=max(1, math.ceil((moment - self._now()).total_seconds())))
+
+    def _claims_first(self, received: Received, message: Message, row: Run | None) -> bool:
+        apart = received.queue.role == RESUME
+        return claimed_first(message, row, self._now(), receives=received.receives, apart=apart)
+
+    def _looked_at(self, message: Message) -> News:
+        """What is to be found out under a claim that is committed first: what has become of the maps that are due."""
+        rang = message.map_step if isinstance(message, Wake) else None
+        return lambda run: self._looks.at(run, due_maps(run, self._now(), rang=rang), rang=rang)
 
     def _is_apart(self, received: Received) -> bool:
         """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""
@@ -248,7 +274,13 @@ class Runner:
         return replace(first_version(message), place=None), FirstClaim(submission=message.submission)
 
     async def _hold(
-        self, base: Run, condition: Condition, *, news: Sequence[Event] = (), repeated: bool = False
+        self,
+        base: Run,
+        condition: Condition,
+        *,
+        news: Sequence[Event] = (),
+        repeated: bool = False,
+        first: News | None = None,
     ) -> Ended | Lost:
         workflow = await self._workflows.of(base)
         missing = self._attempts.missing(workflow.tasks)
@@ -256,9 +288,13 @@ class Runner:
             count(Metric.TASKS_NOT_LOADED)
             facts = {"run_id": base.id, "workflow": base.workflow, "tasks": sorted(missing)}
             logger().error("tasks of a run can't be called here; the steps that need them are put off", extra=facts)
-        terms = terms_of(self._services.settings, self._horizon, missing=missing)
+        terms = terms_of(self._services.settings, self._horizon, missing=missing, stopping=self._stopping)
         claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
-        shell = Shell(self._services, self._attempts, workflow, terms, claim=claim, news=news, repeated=repeated)
+        shell = Shell(
+            self._services, self._attempts, workflow, terms, claim=claim, news=news, repeated=repeated, first=first
+        )
+        if self._broken_off:
+            shell.break_off()
         self._shells.add(shell)
         try:
             outcome = await shell.run(base, condition)
@@ -305,6 +341,12 @@ class Runner:
 
     def _now(self) -> datetime:
         return self._services.clock.now()
+
+
+def _is_suspect(received: Received, verdict: Verdict) -> bool:
+    """Whether a run that can be claimed may have killed a worker, as far as its record and this message say (R7)."""
+    unread = isinstance(received.message, Envelope) or received.receives >= SUSPECT_RECEIVES
+    return isinstance(verdict, Apart) or (received.queue.role == RESUME and unread)
 
 
 def _count_loss(lost: Lost, class_name: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,7 +18,7 @@ from functions.engine.changed import changed
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import Effect, StartAttempt
 from functions.engine.errors import Conflict, InfrastructureError, LimitExceeded, NotFound, Throttled, Unanswered
-from functions.engine.events import Claimed, Emitted, Event, Noticed, Overgrown, Renewed, Undecidable
+from functions.engine.events import BrokenOff, Claimed, Emitted, Event, Noticed, Overgrown, Renewed, Undecidable
 from functions.engine.journal import Entry
 from functions.engine.ports import Condition, Moment, Replaces, RunKey
 from functions.engine.progress import next_timer, watched
@@ -48,6 +48,9 @@ STUCK_SECONDS = 1.0
 
 PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 """Pauses after a put that was refused or not answered; the last one repeats."""
+
+RETURN_SECONDS = 2.0
+"""How long a holder that may be about to die waits for its first commit's effects."""
 
 TRIES_TO_CLAIM = 3
 """How often a claim is tried against refusals before its message goes back on its way."""
@@ -89,10 +92,17 @@ class _Put:
     sent: Moment
 
 
+News = Callable[[Run], Awaitable[Sequence[Event]]]
+"""What is to be found out about a run beside its record: the ends of its maps."""
+
+
 class Shell:
     """Claims one run and holds it. `news` is what is known already beside its record: the ends of its maps.
 
     `repeated`: it came here before, and nothing came of it. If what follows for it can't be decided, it ends with that.
+
+    With `first` the claim is committed before anything is decided on it, or anything else is found out about the run,
+    so that a death of it is counted (R7); then `news` is asked for under the claim.
     """
 
     def __init__(
@@ -105,6 +115,7 @@ class Shell:
         claim: Claimed,
         news: Sequence[Event] = (),
         repeated: bool = False,
+        first: News | None = None,
     ) -> None:
         self._runs = services.runs
         self._clock = services.clock
@@ -121,6 +132,7 @@ class Shell:
         self._preparation = Preparation(services, workflow, self._payloads)
         self._inbox: list[Event] = [claim, *news]
         self._repeated = repeated
+        self._first = first
         self._news = asyncio.Event()
         self._unanswered: dict[str, _Put] = {}
         self._inputs: dict[Attempt, Json] = {}
@@ -128,6 +140,7 @@ class Shell:
         self._in_doubt = False
         self._held = False
         self._stuck = False
+        self._broken_off = False
         self._seen = 0.0
         self._waited = 0.0
         self._tenure = Tenure(self._clock, lease=terms.lease, skew=terms.skew, at_end=self._executions.halt)
@@ -170,15 +183,25 @@ class Shell:
         return record.status is Status.RUNNING or paused
 
     def hurry(self, horizon: datetime) -> None:
-        """From now on start nothing that would still run at `horizon`; let the run go when nothing runs."""
-        self._terms = replace(self._terms, horizon=horizon)
+        """Told to stop: start nothing that would still run at `horizon`; let the run go when nothing runs."""
+        self._terms = replace(self._terms, horizon=horizon, stopping=True)
         self._stuck = False
+        self._news.set()
+
+    def break_off(self) -> None:
+        """There is no more time: stop what runs, and let the run go, due now; none of it counts as a crash."""
+        self._broken_off = True
         self._news.set()
 
     async def _turn(self) -> Lost | None:
         """Act on the record, wait until something happens, and write what follows from it."""
         if self._tenure.over():
             return self._lost(None)
+        if self._broken_off:
+            return await self._let_go()
+        if self._first is not None:
+            first, self._first = self._first, None
+            return await self._go_on(first)
         inputs, self._inputs = self._inputs, {}
         self._executions.match(self._record, inputs)
         since, at_work = self._clock.monotonic(), self._executions.at_work.seconds
@@ -187,7 +210,32 @@ class Shell:
         self._waited += self._clock.monotonic() - since - (self._executions.at_work.seconds - at_work)
         if self._tenure.over():
             return self._lost(None)
+        if self._broken_off:
+            return await self._let_go()
         return await self._glance() if self._only_a_glance() else await self._write()
+
+    async def _go_on(self, first: News) -> Lost | None:
+        """The claim is committed: now everything that it leads to."""
+        # Should what follows kill this process, the place of the run in its queue is given back by then.
+        await self._aftermath.settled(RETURN_SECONDS)
+        try:
+            news = await first(self._record)
+        except InfrastructureError as error:
+            logger().warning("a run can't be looked at", extra={"run_id": self._record.id, "error": repr(error)})
+            self._broken_off = True
+            return None
+        self._inbox += [*news, Noticed()]
+        return await self._write()
+
+    async def _let_go(self) -> Lost | None:
+        """Stop what runs, and commit that none of it is a crash, with what has ended until then."""
+        never_begun = self._executions.never_begun(self._record)
+        await self._executions.stop()
+        if self._tenure.over():
+            return self._lost(None)
+        if not any(isinstance(event, BrokenOff) for event in self._inbox):
+            self._inbox += [*never_begun, BrokenOff()]
+        return await self._write()
 
     def _lost(self, row: Run | None) -> Lost:
         return Lost(run_id=self._record.id, row=row, held=self._held)
@@ -210,7 +258,7 @@ class Shell:
 
     def _pause_left(self) -> float:
         """How long there is nothing to write, in seconds, if nothing happens."""
-        if any(not isinstance(event, Emitted) for event in self._inbox):
+        if self._broken_off or any(not isinstance(event, Emitted) for event in self._inbox):
             return 0.0
         wait = self._tenure.renewal_left()
         if self._inbox:
@@ -258,9 +306,7 @@ class Shell:
         if self._held and self._tenure.renewal_left() <= 0:
             renewal = (Renewed(),)
         try:
-            decision = await self._payloads.provide(
-                self._record, lambda loaded: self._decide((*events, *renewal), loaded)
-            )
+            events, decision = await self._decided(events, renewal)
             if not decision.changed:
                 del self._inbox[: len(events)]
                 # Only a timer that is due: one may ring a moment early, the clock's grain being coarser.
@@ -305,9 +351,30 @@ class Shell:
         self._answered(replace(put, run=changed(put.run, head_bytes=head_bytes)))
         return None
 
-    def _decide(self, events: Sequence[Event], loaded: Loaded) -> Decision:
+    async def _decided(
+        self, events: tuple[Event, ...], renewal: tuple[Event, ...]
+    ) -> tuple[tuple[Event, ...], Decision]:
+        """What follows from the events; where that can't be had for want of a payload, the run stays in hand."""
+        try:
+            decision = await self._payloads.provide(
+                self._record, lambda loaded: self._decide((*events, *renewal), loaded)
+            )
+        except InfrastructureError:
+            if not (self._held and renewal):
+                raise
+            return (), self._decide(renewal, {}, goes_on=False)
+        return events, decision
+
+    def _decide(self, events: Sequence[Event], loaded: Loaded, *, goes_on: bool = True) -> Decision:
         return decide(
-            self._record, self._workflow, events, self._clock.now(), terms=self._terms, loaded=loaded, clock=self._cpu
+            self._record,
+            self._workflow,
+            events,
+            self._clock.now(),
+            terms=self._terms,
+            loaded=loaded,
+            goes_on=goes_on and (self._held or self._first is None),
+            clock=self._cpu,
         )
 
     def _answered(self, put: _Put, row: Run | None = None) -> None:
