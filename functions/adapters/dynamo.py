@@ -7,6 +7,7 @@ import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from functions.adapters import queries
@@ -30,7 +31,6 @@ from functions.adapters.items import (
     head_key,
     index_key,
     list_partition,
-    list_sort,
     pack,
     run_key,
     seconds,
@@ -234,7 +234,7 @@ class DynamoRunStore:
         self, tenant: str, bucket: str, *, limit: int, before: IndexKey | None = None, ascending: bool = False
     ) -> Sequence[IndexKey]:
         """See `RunStore.page`: all shards at once, merged."""
-        mark = None if before is None else list_sort(before.created_at, before.run_id)
+        mark = None if before is None else before.order
         shards, _ = await self._shards.most()
         rows = await self._query_shards(
             (list_partition(tenant, bucket, shard) for shard in range(shards)),
@@ -258,7 +258,7 @@ class DynamoRunStore:
             limit=limit,
             ascending=True,
         )
-        merged = heapq.merge(*rows, key=lambda row: int(row[DUE_SK]["N"]))
+        merged = heapq.merge(*rows, key=lambda row: Decimal(row[DUE_SK]["N"]))
         return [due_key(row) for row in itertools.islice(merged, limit)]
 
     async def _query_shards(self, partitions: Iterable[str], **query: Any) -> list[list[Item]]:

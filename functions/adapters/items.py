@@ -34,15 +34,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
 from functions.adapters.record import decode, encode, from_ms, to_ms
 from functions.engine.errors import NewerSchema, Unreadable
-from functions.engine.ports import Bucket, DueKey, IndexKey, RunKey
+from functions.engine.ports import EPOCH, Bucket, DueKey, IndexKey, RunKey
 from functions.engine.run import SCHEMA, TERMINAL, Run, Status
 from functions.engine.tenant import checked_tenant
 
@@ -61,6 +63,10 @@ LIST_SK: Final = "ls"
 DUE_INDEX: Final = "due"
 DUE_PK: Final = "dp"
 DUE_SK: Final = "ds"
+
+_LIST_SORT: Final = re.compile(r"[0-9]{13}#.*", re.DOTALL | re.ASCII)
+_LAST_MS: Final = 9_999_999_999_999
+"""The last time of 13 digits, in the year 2286."""
 
 MAX_ITEM_BYTES: Final = 400 * 1024
 """DynamoDB's limit for one item, attribute names included."""
@@ -126,9 +132,12 @@ def list_sort(created_at: datetime, run_id: str) -> str:
 
 @reads_items
 def index_key(item: Mapping[str, Any]) -> IndexKey:
-    """A row of the list index."""
+    """A row of the list index. A sort key that is not what was written costs the time of its own row, no more."""
     key = run_key(item)
-    return IndexKey(tenant=key.tenant, run_id=key.run_id, created_at=from_ms(int(item[LIST_SK]["S"].partition("#")[0])))
+    sort = item[LIST_SK]["S"]
+    if not _LIST_SORT.fullmatch(sort) or sort[14:] != key.run_id:
+        return IndexKey(tenant=key.tenant, run_id=key.run_id, created_at=EPOCH, sort=sort)
+    return IndexKey(tenant=key.tenant, run_id=key.run_id, created_at=from_ms(int(sort[:13])))
 
 
 def due_partition(class_name: str, shard: int) -> str:
@@ -138,9 +147,11 @@ def due_partition(class_name: str, shard: int) -> str:
 
 @reads_items
 def due_key(item: Mapping[str, Any]) -> DueKey:
-    """A row of the due index."""
+    """A row of the due index. A number that is no time that was written is due: who looks reads the record."""
     key = run_key(item)
-    return DueKey(tenant=key.tenant, run_id=key.run_id, due_at=from_ms(int(item[DUE_SK]["N"])))
+    ms = Decimal(item[DUE_SK]["N"])
+    due_at = from_ms(int(ms)) if 0 <= ms <= _LAST_MS else EPOCH
+    return DueKey(tenant=key.tenant, run_id=key.run_id, due_at=due_at)
 
 
 def to_item(run: Run, *, index_shards: int = 1, due_shards: int = 1) -> Item:

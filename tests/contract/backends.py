@@ -74,6 +74,9 @@ MAX_RECEIVES = 3
 """After how many receives the suite's queues give up on a message (10 in a deployment)."""
 
 
+WITH_INDEX = ["moto", pytest.param("emulator", marks=pytest.mark.emulator)]
+"""The backends that keep rows of indexes."""
+
 WITH_RECORDS = ["memory-packed", "moto", pytest.param("emulator", marks=pytest.mark.emulator)]
 """The backends that keep records in the table's own form."""
 

@@ -17,7 +17,8 @@ from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim
 from functions.engine.run import Fault, Place, Reason, Run, Sealed, Status, StepState, StepStatus
 from functions.engine.segments import Segment
 from functions.engine.values import BlobRef
-from tests.contract.backends import DAMAGES, WITH_RECORDS, Backend
+from functions.runtime.api import listing
+from tests.contract.backends import DAMAGES, WITH_INDEX, WITH_RECORDS, Backend
 from tests.support.builders import a_full_run, a_run, a_submission, an_id, index_key_of, key_of
 
 NOW = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
@@ -259,6 +260,89 @@ async def test_a_damaged_record_costs_only_itself_until_an_operator_removes_it(
     assert await store.get(key_of(bad), now=NOW) is None
     assert [key.run_id for key in await store.page("acme", Bucket.ACTIVE, limit=9)] == [good.id]
     await store.put(bad, Absent(), now=NOW)
+
+
+SORTS = [
+    "garbage",
+    "~",
+    "0",
+    " ",
+    "1764590400000",
+    "1764590400000#another",
+    f"1764590400000!{an_id(2)}",
+    "９" * 13,
+    "é#",
+]
+"""What may stand in place of a row's sort key in the list index."""
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("backend", WITH_INDEX, indirect=True)
+async def test_a_damaged_sort_key_costs_only_its_own_place_in_the_list(
+    backend: Backend, store: RunStore, sort: str, ascending: bool
+) -> None:
+    runs = [a_run(number, created_at=NOW + timedelta(seconds=number)) for number in range(5)]
+    for run in runs:
+        await (
+            backend.put_damaged(store, run, {"ls": {"S": sort}})
+            if run is runs[2]
+            else store.put(run, Absent(), now=NOW)
+        )
+    expected = [run.id for run in (runs if ascending else reversed(runs)) if run is not runs[2]]
+    for limit in (1, 2, 3, 9):
+        found: list[str] = []
+        before: IndexKey | None = None
+        while page := await store.page("acme", Bucket.ACTIVE, limit=limit, before=before, ascending=ascending):
+            found += [key.run_id for key in page]
+            before = IndexKey.from_json("acme", page[-1].to_json())
+            assert len(found) <= len(runs)
+        assert sorted(found) == sorted(run.id for run in runs)
+        assert [run_id for run_id in found if run_id != runs[2].id] == expected
+    assert await listed_ids(store, limit=1) == await listed_ids(store, limit=9)
+    healed = replace(runs[2], version=2)
+    await store.put(healed, Replaces(version=1, submission=healed.submission), now=NOW)
+    assert [key.run_id for key in await store.page("acme", Bucket.ACTIVE, limit=9)] == [
+        run.id for run in reversed(runs)
+    ]
+
+
+async def listed_ids(store: RunStore, *, limit: int) -> list[str]:
+    """Every run that the API lists, page by page."""
+    cursor, found = None, []
+    while True:
+        shown = await listing.page(store, "acme", listing.Filters(), limit=limit, cursor=cursor, now=NOW)
+        found += [run.id if isinstance(run, Run) else run.run_id for run, _ in shown.runs]
+        cursor = shown.next_cursor
+        if cursor is None:
+            return found
+        assert len(found) < 9
+
+
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("backend", WITH_INDEX, indirect=True)
+async def test_a_row_that_is_damaged_all_over_is_listed_as_unreadable_and_can_be_removed(
+    backend: Backend, store: RunStore, sort: str
+) -> None:
+    await store.put(a_run(1), Absent(), now=NOW)
+    await backend.put_damaged(store, a_run(2), {"ls": {"S": sort}, "b": {"B": b"garbage"}})
+    shown = await listing.page(store, "acme", listing.Filters(), limit=9, cursor=None, now=NOW)
+    assert {type(run) for run, _ in shown.runs} == {Run, IndexKey}
+    assert await store.remove_unreadable(key_of(a_run(2)))
+    assert await listed_ids(store, limit=9) == [a_run(1).id]
+
+
+@pytest.mark.parametrize("number", ["-5", "1.5", "1E+30", "99999999999999999999", "-1E+40"])
+@pytest.mark.parametrize("backend", WITH_INDEX, indirect=True)
+async def test_a_due_time_that_is_none_keeps_nobody_from_being_found(
+    backend: Backend, store: RunStore, number: str
+) -> None:
+    waiting = [a_run(n, status=Status.WAITING, due_at=NOW) for n in range(2)]
+    await store.put(waiting[0], Absent(), now=NOW)
+    await backend.put_damaged(store, waiting[1], {"ds": {"N": number}})
+    found = [key.run_id for key in await store.due("model", NOW, limit=9)]
+    assert waiting[0].id in found
+    assert (waiting[1].id in found) is (float(number) < 10)
 
 
 async def test_reading_no_keys_finds_nothing(store: RunStore) -> None:

@@ -11,6 +11,7 @@ from functions.engine.ports.clock import Clock, Ids, Moment
 from functions.engine.ports.maps import Execution, FanOut, MapKey, MapRecords
 from functions.engine.ports.queues import ClassLoad, NotSent, Outgoing, Places, QueueDepth, Reservation, WorkQueue
 from functions.engine.ports.runs import (
+    EPOCH,
     RUN_ID,
     Absent,
     Bucket,
@@ -26,6 +27,7 @@ from functions.engine.ports.stores import Blobs, Catalog, Listed, Marks, Registe
 from functions.engine.ports.tokens import Token, Tokens
 
 __all__ = [
+    "EPOCH",
     "RUN_ID",
     "Absent",
     "Blobs",

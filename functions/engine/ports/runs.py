@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 from functions.engine.errors import Unreadable
 from functions.engine.journal import Entry
 from functions.engine.run import Run
 from functions.engine.segments import Segment
+from functions.engine.values import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Replaces:
 Condition = Absent | FirstClaim | Replaces
 
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What can be a run's id. Nothing else is asked for: it might not even be a key."""
 
@@ -60,11 +63,33 @@ class DueKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKey:
-    """A row of the list index: enough to find a run and to go on after it."""
+    """A row of the list index: enough to find a run and to go on after it.
+
+    `sort` is there for a row whose sort key is damaged: that key as it is. Such a row says nothing of the time.
+    """
 
     tenant: str
     run_id: str
     created_at: datetime
+    sort: str | None = None
+
+    @property
+    def order(self) -> str:
+        """The row's sort key, by which the index is ordered: the time in ms, and the run's id."""
+        if self.sort is not None:
+            return self.sort
+        return f"{(self.created_at - EPOCH) // timedelta(milliseconds=1):013d}#{self.run_id}"
+
+    def to_json(self) -> Json:
+        """The row as a mark remembers it, beside its tenant."""
+        return [self.run_id, self.created_at.isoformat(), *([] if self.sort is None else [self.sort])]
+
+    @classmethod
+    def from_json(cls, tenant: str, place: Json) -> IndexKey:
+        """The row that `to_json` told of."""
+        run_id, created_at, *sort = place
+        at = datetime.fromisoformat(created_at)
+        return cls(tenant=tenant, run_id=run_id, created_at=at, sort=sort[0] if sort else None)
 
 
 class Bucket:

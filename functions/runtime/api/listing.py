@@ -9,10 +9,11 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from operator import attrgetter
 
 from functions.engine.errors import InvalidCursor
-from functions.engine.ports import RUN_ID, Bucket, IndexKey, RunKey, RunStore
+from functions.engine.ports import EPOCH, RUN_ID, Bucket, IndexKey, RunKey, RunStore
 from functions.engine.run import Run, Status
 from functions.runtime.api import cursors
 from functions.runtime.heads import legible
@@ -22,7 +23,9 @@ MAX_EXAMINED = 1_000
 _FURTHER = 250
 """Index keys asked of each bucket after the first look: about 24 KB of them."""
 _BATCH = 100  # BatchGetItem takes 100 keys
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAMAGED = "~"
+"""How the place of a row begins whose sort key is damaged: what follows is that key."""
+_MAX_SORT_BYTES = 1_024  # DynamoDB's limit for a sort key
 _BUCKETS = {
     Status.SUCCEEDED: Bucket.SUCCEEDED,
     Status.FAILED: Bucket.FAILED,
@@ -113,7 +116,7 @@ async def _keys(
     bucket it left or in the one it entered, not in neither.
     """
     found: dict[str, IndexKey] = {}
-    horizon: tuple[datetime, str] | None = None
+    horizon: str | None = None
     first = await store.page(tenant, buckets[0], limit=limit, before=before)
     others = await asyncio.gather(*(store.page(tenant, bucket, limit=limit, before=before) for bucket in buckets[1:]))
     for keys in (first, *others):
@@ -121,16 +124,12 @@ async def _keys(
             found.setdefault(key.run_id, key)
         if len(keys) >= limit:
             # Behind its last key this bucket may hold more; nothing older may be shown before that.
-            last = _order(keys[-1])
+            last = keys[-1].order
             horizon = last if horizon is None else max(horizon, last)
-    ordered = sorted(found.values(), key=_order, reverse=True)
+    ordered = sorted(found.values(), key=attrgetter("order"), reverse=True)
     if horizon is None:
         return ordered, False
-    return [key for key in ordered if _order(key) >= horizon], True
-
-
-def _order(key: IndexKey) -> tuple[datetime, str]:
-    return key.created_at, key.run_id
+    return [key for key in ordered if key.order >= horizon], True
 
 
 def _listing(tenant: str, filters: Filters) -> str:
@@ -138,16 +137,32 @@ def _listing(tenant: str, filters: Filters) -> str:
 
 
 def _cursor(key: IndexKey, filters: Filters) -> str:
-    milliseconds = (key.created_at - _EPOCH) // timedelta(milliseconds=1)
-    return cursors.encode(f"{milliseconds}.{key.run_id}", _listing(key.tenant, filters))
+    if key.sort is not None:
+        place = _DAMAGED + json.dumps(key.sort)
+    else:
+        place = f"{(key.created_at - EPOCH) // timedelta(milliseconds=1)}.{key.run_id}"
+    return cursors.encode(place, _listing(key.tenant, filters))
 
 
 def _position(cursor: str, tenant: str, filters: Filters) -> IndexKey:
-    milliseconds, separator, run_id = cursors.decode(cursor, _listing(tenant, filters)).partition(".")
+    place = cursors.decode(cursor, _listing(tenant, filters))
+    if place.startswith(_DAMAGED):
+        return IndexKey(tenant=tenant, run_id="", created_at=EPOCH, sort=_sort(place.removeprefix(_DAMAGED)))
+    milliseconds, separator, run_id = place.partition(".")
     try:
-        created_at = _EPOCH + timedelta(milliseconds=int(milliseconds))
+        created_at = EPOCH + timedelta(milliseconds=int(milliseconds))
     except (ValueError, OverflowError) as error:
         raise InvalidCursor("the cursor is broken") from error
     if not separator or not RUN_ID.fullmatch(run_id):
         raise InvalidCursor("the cursor is broken")
     return IndexKey(tenant=tenant, run_id=run_id, created_at=created_at)
+
+
+def _sort(text: str) -> str:
+    try:
+        sort = json.loads(text)
+    except ValueError as error:
+        raise InvalidCursor("the cursor is broken") from error
+    if not isinstance(sort, str) or not 0 < len(sort.encode("utf-8", "surrogatepass")) <= _MAX_SORT_BYTES:
+        raise InvalidCursor("the cursor is broken")
+    return sort

@@ -62,7 +62,7 @@ class State:
             else {
                 "hour": walk.hour,
                 "tenant": walk.tenant,
-                "key": None if walk.key is None else [walk.key.run_id, walk.key.created_at.isoformat()],
+                "key": None if walk.key is None else walk.key.to_json(),
                 "queued": dict(walk.queued),
                 "unclear": walk.unclear,
             },
@@ -85,9 +85,7 @@ class State:
             else Walk(
                 hour=walk["hour"],
                 tenant=walk["tenant"],
-                key=None
-                if key is None
-                else IndexKey(tenant=walk["tenant"], run_id=key[0], created_at=datetime.fromisoformat(key[1])),
+                key=None if key is None else IndexKey.from_json(walk["tenant"], key),
                 queued=walk["queued"],
                 unclear=walk.get("unclear", False),
             ),

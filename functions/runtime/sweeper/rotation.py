@@ -43,7 +43,7 @@ class Cursor:
             "began_at": self.began_at.isoformat(),
             "last_began_at": None if self.last_began_at is None else self.last_began_at.isoformat(),
             "tenant": self.tenant,
-            "key": None if self.key is None else [self.key.run_id, self.key.created_at.isoformat()],
+            "key": None if self.key is None else self.key.to_json(),
             "oldest": _texts(self.oldest),
             "last_oldest": None if self.last_oldest is None else _texts(self.last_oldest),
         }
@@ -59,9 +59,7 @@ class Cursor:
             began_at=datetime.fromisoformat(value["began_at"]),
             last_began_at=None if last is None else datetime.fromisoformat(last),
             tenant=value["tenant"],
-            key=None
-            if key is None
-            else IndexKey(tenant=value["tenant"], run_id=key[0], created_at=datetime.fromisoformat(key[1])),
+            key=None if key is None else IndexKey.from_json(value["tenant"], key),
             oldest=_times(value["oldest"]),
             last_oldest=None if last_oldest is None else _times(last_oldest),
         )
