@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 from fanfold.commands import control, dashboard, doctor, explore, output, queues, runs, service, stack
 from fanfold.local import LocalError
 from fanfold.problems import NotFanfold, NotReachable, Problem, Refused, ServiceFailure
+from functions.runtime.printable import shown
 from functions.runtime.version import VERSION
 
 app = typer.Typer(
@@ -56,7 +57,7 @@ _EXTRAS = {
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"fanfold {VERSION}")
+        output.tell(f"fanfold {VERSION}")
         raise typer.Exit
 
 
@@ -124,9 +125,9 @@ def _meaning(error: Problem) -> tuple[str, int]:
     """A problem as a sentence, and as an exit status."""
     match error:
         case Refused(retry_after_seconds=when):
-            return f"Refused: {error}" + (f" (again in {when:g} s)" if when is not None else ""), output.REFUSED
+            return f"Refused: {shown(error)}" + (f" (again in {when:g} s)" if when is not None else ""), output.REFUSED
         case ServiceFailure():
-            return f"The service failed (HTTP {error.status}): {error}", output.NOT_REACHABLE
+            return f"The service failed (HTTP {error.status}): {shown(error)}", output.NOT_REACHABLE
         case _:
             return _told(error), output.USAGE
 
@@ -134,9 +135,9 @@ def _meaning(error: Problem) -> tuple[str, int]:
 def _told(error: Problem) -> str:
     about = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
     if len(error.errors) < 2:
-        return f"{about}{error} (HTTP {error.status})"
-    reasons = (f"\n  {reason.get('pointer') or '/'}: {reason.get('detail', '')}" for reason in error.errors)
-    return f"{about}{error.title} (HTTP {error.status}):{''.join(reasons)}"
+        return f"{about}{shown(error)} (HTTP {error.status})"
+    reasons = (shown(f"{reason.get('pointer') or '/'}: {reason.get('detail', '')}") for reason in error.errors)
+    return "\n  ".join([f"{about}{shown(error.title)} (HTTP {error.status}):", *reasons])
 
 
 if __name__ == "__main__":

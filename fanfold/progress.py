@@ -15,6 +15,7 @@ from rich.live import Live
 from fanfold.problems import ApiError
 from fanfold.results import Event, MapProgress, Run
 from fanfold.tree import Head, StepLine, tree
+from functions.runtime.printable import shown
 
 LOOK_SECONDS = 1.0
 """How often the items of an open map are looked at: they are no events, so nothing tells of them by itself."""
@@ -124,7 +125,7 @@ class Board:
 
 
 def note(event: Event) -> str:
-    """What an event is about, in a few words."""
+    """What an event is about, in a few words on one line."""
     about = {name: value for name, value in event.items() if name not in _COLUMNS and value is not None}
     error = event.get("error")
     told = []
@@ -134,16 +135,17 @@ def note(event: Event) -> str:
     if isinstance(delay := about.get("delay_seconds"), int | float):
         told.append(f"again in {delay:.3g} s")
         about.pop("delay_seconds")
-    told += [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in about.items()]
-    return " ".join(told)
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in about.items()}
+    told += [f"{name}={text}" for name, text in texts.items()]
+    return shown(" ".join(told))
 
 
 def line(event: Event) -> str:
     """One event as one readable line, its columns the same for all of them."""
     at = datetime.fromisoformat(event["at"]).strftime("%H:%M:%S.%f")[:-3]
     attempt = event.get("attempt")
-    step = (event.get("step") or "") + (f" #{attempt}" if attempt and attempt > 1 else "")
-    return f"{event['seq']:>4}  {at}  {event['type']:<22} {step:<18} {note(event)}".rstrip()
+    step = shown(event.get("step") or "") + (f" #{attempt}" if attempt and attempt > 1 else "")
+    return f"{event['seq']:>4}  {at}  {shown(event['type']):<22} {step:<18} {note(event)}".rstrip()
 
 
 def watch(
@@ -156,7 +158,7 @@ def watch(
     """
     if not console.is_terminal:
         for event in events:
-            console.print(line(event), markup=False, highlight=False, soft_wrap=True)
+            console.print(line(event), markup=False, emoji=False, highlight=False, soft_wrap=True)
             yield event
         return
     board = Board(run["id"], workflow=run["workflow"], steps=run["steps"])
@@ -174,7 +176,7 @@ def watch(
             with lock:
                 board.add(event)
             if lines:
-                console.print(line(event), markup=False, highlight=False, soft_wrap=True)
+                console.print(line(event), markup=False, emoji=False, highlight=False, soft_wrap=True)
             live.refresh()
             yield event
 

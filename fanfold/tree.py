@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import Console, RenderableType
+from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
 from fanfold.results import Fault, MapProgress, Run
+from functions.runtime.printable import shown, shown_json
 
 MARKS = {
     "pending": ("·", "dim"),
@@ -66,17 +69,17 @@ def tree(head: Head, steps: Mapping[str, StepLine], *, now: datetime | None, row
     # A live view has a row for each step; what stays is to be read, and whole.
     table.add_column(no_wrap=rows is not None, overflow="fold" if rows is None else "ellipsis")
     sign, style = MARKS.get(head.status, UNKNOWN)
-    status = f"{head.status} ({head.reason})" if head.reason else head.status
+    status = shown(f"{head.status} ({head.reason})" if head.reason else head.status)
     table.add_row(
-        Text.assemble((sign, style), " ", (head.run_id, "bold")),
+        Text.assemble((sign, style), " ", (shown(head.run_id), "bold")),
         Text(status, style),
         Text(_took(head.began, head.ended or now)),
         Text(f"epoch {head.epoch}" if head.epoch else ""),
-        Text(head.workflow, "dim"),
+        Text(shown(head.workflow), "dim"),
     )
-    shown, left_out = _fitting(steps, None if rows is None else rows - 1)
-    for number, (name, line) in enumerate(shown.items(), 1):
-        last = number == len(shown) and not left_out
+    fitting, left_out = _fitting(steps, None if rows is None else rows - 1)
+    for number, (name, line) in enumerate(fitting.items(), 1):
+        last = number == len(fitting) and not left_out
         table.add_row(*_row("└─ " if last else "├─ ", name, line, now))
     if left_out:
         table.add_row(Text.assemble("└─ ", (left_out, "dim")))
@@ -87,10 +90,10 @@ def _row(branch: str, name: str, line: StepLine, now: datetime | None) -> tuple[
     sign, style = MARKS.get(line.status, UNKNOWN)
     ended = line.ended if line.status not in ("running", "waiting") else None
     told = [_bar(line.map)] if line.map is not None else []
-    told += [Text(line.note, "dim")] if line.note else []
+    told += [Text(shown(line.note), "dim")] if line.note else []
     return (
-        Text.assemble((branch, "dim"), (sign, style), f" {name}"),
-        Text(line.status, style),
+        Text.assemble((branch, "dim"), (sign, style), f" {shown(name)}"),
+        Text(shown(line.status), style),
         Text(_took(line.began, ended or now)),
         Text(f"attempt {line.attempt}" if line.attempt > 1 else ""),
         Text("  ").join(told),
@@ -107,7 +110,7 @@ def _fitting(steps: Mapping[str, StepLine], rows: int | None) -> tuple[Mapping[s
     for name, line in steps.items():
         if name not in chosen:
             counts[line.status] = counts.get(line.status, 0) + 1
-    left_out = "… " + ", ".join(f"{count:,} {status}" for status, count in counts.items())
+    left_out = "… " + ", ".join(f"{count:,} {shown(status)}" for status, count in counts.items())
     return {name: line for name, line in steps.items() if name in chosen}, left_out
 
 
@@ -164,14 +167,15 @@ def show(run: Run, console: Console, *, now: datetime | None = None) -> None:
     }
     console.print(tree(head, steps, now=now))
     if run["error"]:
-        console.print(f"  {_fault(run['error'])}", style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(Text(f"  {_fault(run['error'])}", "red"), soft_wrap=True)
     if run["output"] is not None:
         console.print("  output:", end=" ")
-        console.print_json(data=run["output"])
+        text = shown_json(json.dumps(run["output"], indent=2, ensure_ascii=False))
+        console.print(JSONHighlighter()(Text(text)), soft_wrap=True)
 
 
 def _fault(fault: Fault) -> str:
-    return f"{fault['type']}: {fault['message']}"
+    return shown(f"{fault['type']}: {fault['message']}")
 
 
 def _time(text: str | None) -> datetime | None:

@@ -12,6 +12,7 @@ from fanfold.commands import output
 from fanfold.commands.given import text_of
 from fanfold.results import BatchResult, Refusal
 from functions.engine.values import parse
+from functions.runtime.printable import shown
 
 
 def submit(client: Client, file: str, *, workflow: str | None, key: str | None, json_: bool) -> None:
@@ -26,7 +27,7 @@ def submit(client: Client, file: str, *, workflow: str | None, key: str | None, 
     else:
         for (number, _), result in zip(lines, results, strict=True):
             if "run" in result:
-                print(result["run"]["id"])
+                output.tell(shown(result["run"]["id"]))
             else:
                 output.say(f"line {number}: {_told(result['problem'])} (HTTP {result['status']})")
     status = _status(results)
@@ -55,7 +56,7 @@ def _run(number: int, line: str, workflow: str | None) -> Mapping[str, Any]:
 
 def _told(problem: Refusal) -> str:
     reasons = "; ".join(f"{error.get('pointer') or '/'}: {error['detail']}" for error in problem.get("errors", []))
-    return f"{problem['title']}: {reasons or problem['detail']}"
+    return shown(f"{problem['title']}: {reasons or problem['detail']}")
 
 
 def _status(results: Sequence[BatchResult]) -> int:

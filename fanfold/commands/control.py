@@ -15,6 +15,7 @@ from fanfold.commands.keys import Key
 from fanfold.commands.output import JsonFlag
 from fanfold.commands.runs import RunId
 from fanfold.results import Run
+from functions.runtime.printable import shown
 
 
 def cancel(run_id: RunId, json_: JsonFlag = False) -> None:
@@ -50,7 +51,7 @@ def signal(
     if json_:
         output.emit(receipt)
     else:
-        print(receipt["seq"])
+        output.tell(shown(receipt["seq"]))
 
 
 def fork(
@@ -70,7 +71,7 @@ def fork(
     if json_:
         output.emit(accepted)
     else:
-        print(accepted["id"])
+        output.tell(shown(accepted["id"]))
 
 
 def _move(move: Callable[[Client], Run], *, json_: bool) -> None:
@@ -79,4 +80,4 @@ def _move(move: Callable[[Client], Run], *, json_: bool) -> None:
     if json_:
         output.emit(run)
     else:
-        print(run["status"])
+        output.tell(shown(run["status"]))

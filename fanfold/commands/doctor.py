@@ -13,6 +13,7 @@ from fanfold import local
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.local import LocalError
+from functions.runtime.printable import shown
 
 if TYPE_CHECKING:
     from fanfold.doctor.examination import Diagnosis
@@ -76,13 +77,13 @@ def doctor(
 
 def _show(diagnosis: Diagnosis, name: str) -> None:
     for check, finding in diagnosis.findings:
-        print(f"{check.name}: {finding.what}")
-        print(f"    why: {finding.why}")
-        print(f"    fix: {finding.fix}{' (--fix does it)' if finding.remedy is not None else ''}")
+        output.tell(f"{check.name}: {shown(finding.what)}")
+        output.tell(f"    why: {shown(finding.why)}")
+        output.tell(f"    fix: {shown(finding.fix)}{' (--fix does it)' if finding.remedy is not None else ''}")
     for check, reason in diagnosis.not_offered:
-        print(f"{check.name}: not offered here: {reason}")
+        output.tell(f"{check.name}: not offered here: {shown(reason)}")
     count = len(diagnosis.findings)
-    print(f"{name}: {'nothing is wrong' if count == 0 else '1 finding' if count == 1 else f'{count} findings'}.")
+    output.tell(f"{name}: {'nothing is wrong' if count == 0 else '1 finding' if count == 1 else f'{count} findings'}.")
 
 
 def _fix(diagnosis: Diagnosis, *, ask: bool) -> dict[int, str | None]:
@@ -100,7 +101,7 @@ def _fix(diagnosis: Diagnosis, *, ask: bool) -> dict[int, str | None]:
         return {}
     if ask:
         for remedy in remedies.values():
-            output.say(f"  - {remedy.does}")
+            output.say(f"  - {shown(remedy.does)}")
         if not typer.confirm(f"Do {'this' if len(remedies) == 1 else f'these {len(remedies)} things'}?", err=True):
             raise LocalError("Nothing was changed.", status=FOUND)
     outcome: dict[int, str | None] = {}

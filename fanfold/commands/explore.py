@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from fanfold.commands import output
 from fanfold.commands.given import json_of
 from fanfold.commands.output import JsonFlag
 from fanfold.local import LocalError
+from functions.runtime.printable import shown
 
 if TYPE_CHECKING:
     from fanfold.explore import Exploration, Point
@@ -107,8 +109,8 @@ def _print(found: Exploration) -> None:
     table.add_column("and the run ends", overflow="fold")
     for point in found.points:
         if point.wrong or len(point.where) < 2:
-            end = "\n".join(str(wrong) for wrong in point.wrong) or "right"
-            table.add_row(str(point), end, style="red" if point.wrong else None)
+            end = "\n".join(shown(wrong) for wrong in point.wrong) or "right"
+            table.add_row(Text(str(point)), Text(end), style="red" if point.wrong else None)
     console = output.console()
     console.print(table)
     for note in found.notes:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
 from fanfold import local
 from fanfold.client import Client
 from fanfold.session import check_address
+from functions.runtime.printable import shown_json, shown_lines
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print the result as JSON, for programs.")]
 
@@ -36,25 +39,45 @@ RUN_FAILED = 1
 """The exit status when the command did its work and the run it waited for did not succeed."""
 
 
+class _Console(Console):
+    """A console on which no text does anything to the terminal: what it shows is data, and no markup.
+
+    Plain texts are written out before they are laid out, whatever else there is when it is shown.
+    """
+
+    def render_str(self, text: str, **given: Any) -> Text:
+        return super().render_str(shown_lines(text), **given)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(shown_lines(segment.text), segment.style)
+
+
 def console() -> Console:
     """For results. Made when asked, so that it writes to whatever stdout is by then."""
     # A pipe has no width of its own, and nothing may be cut off in it.
-    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+
+
+def tell(text: str) -> None:
+    """Print a result, or a line of one, for a person."""
+    print(shown_lines(text), flush=True)
 
 
 def say(text: str) -> None:
     """Tell a person something that is no result."""
-    print(text, file=sys.stderr, flush=True)
+    print(shown_lines(text), file=sys.stderr, flush=True)
 
 
 def complain(problem: Mapping[str, Any], sentence: str, *, json_: bool) -> None:
     """Tell on stderr what went wrong: a sentence, or (`json_`) the problem as a JSON object of one line."""
-    say(json.dumps(problem, ensure_ascii=False) if json_ else sentence)
+    say(shown_json(json.dumps(problem, ensure_ascii=False)) if json_ else sentence)
 
 
 def emit(value: Any, *, indent: int | None = 2) -> None:
     """Print a result as JSON."""
-    print(json.dumps(value, indent=indent, ensure_ascii=False), flush=True)
+    print(shown_json(json.dumps(value, indent=indent, ensure_ascii=False)), flush=True)
 
 
 def client() -> Client:

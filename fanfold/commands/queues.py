@@ -16,6 +16,7 @@ from fanfold.client import Client
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.results import Queue
+from functions.runtime.printable import shown
 
 
 def queues(
@@ -67,8 +68,8 @@ def lines(queues: Sequence[Queue], at: datetime) -> Iterator[str]:
 def _cells(queue: Queue) -> tuple[str, str, str, str, str, str]:
     oldest, drain = queue["oldest_age_seconds"], queue["drain_per_second"]
     return (
-        queue["class"],
-        ", ".join(f"{name} {lane['queued']}" for name, lane in queue["lanes"].items()),
+        shown(queue["class"]),
+        shown(", ".join(f"{name} {lane['queued']}" for name, lane in queue["lanes"].items())),
         str(queue["queued"]),
         str(queue["max_queue_depth"] or "none"),
         "" if oldest is None else f"{oldest:.0f} s",
@@ -90,7 +91,7 @@ def _watch(seen: Iterator[list[Queue]]) -> None:
     if not console.is_terminal:
         for found in seen:
             for line in lines(found, datetime.now().astimezone()):
-                print(line, flush=True)
+                output.tell(line)
         return
     with Live(console=console, auto_refresh=False) as live:
         for found in seen:

@@ -21,6 +21,7 @@ from fanfold.commands.keys import SubmitKey
 from fanfold.commands.output import JsonFlag
 from fanfold.problems import Problem
 from fanfold.results import TERMINAL, MapProgress
+from functions.runtime.printable import shown
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 
@@ -46,7 +47,7 @@ def apply(
                 raise
             results.append(result)
             if not json_:
-                print(f"{result['name']}  {result['version']}")
+                output.tell(f"{shown(result['name'])}  {shown(result['version'])}")
     if json_:
         output.emit(results)
 
@@ -105,7 +106,7 @@ def submit(
         elif json_:
             output.emit(accepted)
         else:
-            print(accepted["id"])
+            output.tell(shown(accepted["id"]))
 
 
 def show(
@@ -150,10 +151,11 @@ def runs(
         table.add_column(title, no_wrap=True, min_width=26 if title == "id" else None)
     for run in found:
         sign, style = tree.MARKS.get(run["status"], ("●", "cyan"))
-        state = run["status"] + (f" ({run['reason']})" if run["reason"] else "")
-        table.add_row(
-            Text(sign, style), run["id"], run["workflow"], Text(state, style), str(run["epoch"]), run["created_at"]
-        )
+        state = shown(run["status"] + (f" ({run['reason']})" if run["reason"] else ""))
+        facts = (run["id"], run["workflow"], state, run["epoch"], run["created_at"])
+        cells = [Text(shown(fact)) for fact in facts]
+        cells[2].stylize(style)
+        table.add_row(Text(sign, style), *cells)
     output.console().print(table)
 
 
@@ -179,7 +181,7 @@ def events(
             if json_:
                 output.emit(event, indent=None)
             else:
-                print(progress.line(event), flush=True)
+                output.tell(progress.line(event))
 
 
 def _await_end(client: Client, run_id: str, *, json_: bool) -> None:

@@ -19,6 +19,7 @@ from fanfold import deploy, local, tee, tokens
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
 from fanfold.local import LocalError
+from functions.runtime.printable import shown
 
 if TYPE_CHECKING:
     from functions.engine.ports import Token
@@ -121,7 +122,7 @@ def create(
     if json_:
         output.emit({"token": text, **_shown(token)})
     else:
-        print(text)
+        output.tell(text)
 
 
 @token_app.command("list")
@@ -144,7 +145,7 @@ def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
     for one in found:
         scopes = ", ".join(one["scopes"])
         table.add_row(
-            *(Text(one["id"]), Text(one["tenant"]), Text(one["owner"]), scopes, _bounds(one)),
+            *(Text(shown(cell)) for cell in (one["id"], one["tenant"], one["owner"], scopes, _bounds(one))),
             *(one["created_at"], one["expires_at"] or "never", one["revoked_at"] or ""),
         )
     output.console().print(table)
@@ -161,7 +162,7 @@ def revoke(
     if json_:
         output.emit(token)
     else:
-        print(f"{token['id']} of {token['owner']} is revoked; it may work up to five minutes longer.")
+        output.tell(f"{token['id']} of {shown(token['owner'])} is revoked; it may work up to five minutes longer.")
 
 
 def remove(
@@ -176,7 +177,7 @@ def remove(
     what the run stored expires by itself.
     """
     tokens.remove_run(_deployment(stack), tenant, run_id)
-    print(f"{run_id} of {tenant} is removed.")
+    output.tell(f"{run_id} of {tenant} is removed.")
 
 
 def _deployment(stack_name: str | None) -> dict[str, str]:

@@ -51,11 +51,11 @@ def up(
     options = Options(port=port, endpoint=endpoint, api=api, workers=workers, max_queue_depth=max_queue_depth)
     stack = deploy.up(options, state=output.state(), environ=os.environ, report=output.say)
     if json_:
-        print(deploy.as_json(stack))
+        output.tell(deploy.as_json(stack))
         return
-    print(f"\nThe API is at      {stack.api_url}")
-    print(f"Its documentation  {stack.api_url}/docs")
-    print(f"All about it is in {output.state() / 'local.json'}")
+    output.tell(f"\nThe API is at      {stack.api_url}")
+    output.tell(f"Its documentation  {stack.api_url}/docs")
+    output.tell(f"All about it is in {output.state() / 'local.json'}")
     first = ("worker",) if workers == "none" else ()
     next_commands(*first, "submit diamond --wait", "runs", "down")
 
@@ -67,9 +67,9 @@ def down(json_: JsonFlag = False) -> None:
     if json_:
         output.emit({"stopped": stopped})
     elif others is not None:
-        print(f"Forgotten. The stack stays in the emulator at {others}, which was not started here.")
+        output.tell(f"Forgotten. The stack stays in the emulator at {others}, which was not started here.")
     else:
-        print("Stopped." if stopped else "Nothing was up.")
+        output.tell("Stopped." if stopped else "Nothing was up.")
 
 
 def _in_an_emulator_of_others(state: Path) -> str | None:
@@ -90,27 +90,23 @@ def demo(
     stack = deploy.running(output.state()) or deploy.elsewhere(output.state())
     if stack is None:
         stack = deploy.up(Options(port=port), state=output.state(), environ=os.environ, report=output.say)
-    outcome = demonstrate(stack, report=output.say if json_ else _tell)
+    outcome = demonstrate(stack, report=output.say if json_ else output.tell)
     run = outcome.run
     if json_:
         output.emit(asdict(outcome))
         return
     tree.show(run, output.console())
     counts = ", ".join(f"{step} {times}" for step, times in outcome.executions.items())
-    print(f"\nProcess {outcome.killed_pid} was killed; {outcome.seconds_from_kill} s later the run had ended.")
-    print(f"epoch: {run['epoch']} (claimed twice); executions of each step by the ledger: {counts}")
+    output.tell(f"\nProcess {outcome.killed_pid} was killed; {outcome.seconds_from_kill} s later the run had ended.")
+    output.tell(f"epoch: {run['epoch']} (claimed twice); executions of each step by the ledger: {counts}")
     next_commands(f"events {run['id']}", "submit diamond --wait", "down")
-
-
-def _tell(text: str) -> None:
-    print(text, flush=True)
 
 
 def next_commands(*commands: str) -> None:
     """Print what there is to do next, so that it can be called from here as it stands."""
     program = _program()
     for number, command in enumerate(commands):
-        print(f"{'' if number else 'Next:':<18} {program} {command}")
+        output.tell(f"{'' if number else 'Next:':<18} {program} {command}")
 
 
 def _program() -> str:

@@ -19,6 +19,7 @@ from aws_lambda_powertools.logging import Logger
 
 from functions.runtime.embedded import lines
 from functions.runtime.metrics import FunctionName, Metric, Refusal
+from functions.runtime.printable import shown_json
 from functions.runtime.settings import Settings
 from functions.runtime.tally import count, measure, observe, taken
 
@@ -51,6 +52,10 @@ def _out() -> TextIO:
 
 class _Output(logging.StreamHandler[TextIO]):
     """Writes to whatever standard output is at that moment, not to what it was when the logger was made."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, safe to look at in a terminal, and for any encoding to take."""
+        return shown_json(super().format(record))
 
     @property
     def stream(self) -> TextIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import hashlib
 import json
@@ -352,7 +353,8 @@ def _users_of(function: Callable[..., Any]) -> list[Any]:
 def test_whoever_does_not_explore_loads_nothing_of_the_service(module: str) -> None:
     code = f"import {module}, sys; print([name for name in sys.modules if name.split('.')[0] == 'functions'])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == "[]"
+    light = {"functions.engine", "functions.engine.values", "functions.runtime", "functions.runtime.printable"}
+    assert set(ast.literal_eval(loaded)) <= {"functions", *light}
 
 
 def test_in_a_worker_nobody_listens_to_effects() -> None:
