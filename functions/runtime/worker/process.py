@@ -26,6 +26,7 @@ from functions.runtime.worker.lanes import Lanes
 from functions.runtime.worker.naming import worker_name
 from functions.runtime.worker.runner import Disposition, Runner
 from functions.runtime.worker.signals import StopSignals
+from functions.runtime.worker.slots import Slots
 from functions.runtime.workflows import WorkflowCache
 
 POLL_SECONDS = 5
@@ -67,8 +68,11 @@ class Worker:
     ) -> None:
         self._services = services
         self._class_name = class_name
-        self._lanes = self._receiver(*lanes)
-        self._resume = self._receiver(RESUME)
+        self._lane_slots = Slots(concurrency)
+        # Work begun never waits behind work not begun: its share is beside the lanes', not of it.
+        self._resume_slots = Slots(math.ceil(concurrency / 2))
+        self._lanes = self._receiver(self._lane_slots, *lanes)
+        self._resume = self._receiver(self._resume_slots, RESUME)
         self._attempts = Attempts(services.settings, services.clock) if attempts is None else attempts
         self._isolation = isolation
         self._runner = Runner(
@@ -78,19 +82,17 @@ class Worker:
             worker=worker_name(),
             isolate=isolation.handle,
         )
-        self._lane_slots = asyncio.Semaphore(concurrency)
-        # Work begun never waits behind work not begun: its share is beside the lanes', not of it.
-        self._resume_slots = asyncio.Semaphore(math.ceil(concurrency / 2))
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[Disposition]] = set()
         self._polls: set[asyncio.Task[Sequence[Received]]] = set()
         self._ended: list[tuple[Received, asyncio.Task[Disposition]]] = []
         self._settling: asyncio.Task[None] | None = None
 
-    def _receiver(self, *roles: str) -> Lanes:
+    def _receiver(self, slots: Slots, *roles: str) -> Lanes:
         return Lanes(
             self._services.queue,
             [QueueName(class_name=self._class_name, role=role) for role in roles],
+            slots,
             visibility_seconds=visibility_seconds(self._services.settings),
             wait_seconds=POLL_SECONDS,
         )
@@ -153,39 +155,25 @@ class Worker:
         for poll in self._polls:
             poll.cancel()
 
-    async def _poll(self, queues: Lanes, slots: asyncio.Semaphore) -> None:
+    async def _poll(self, queues: Lanes, slots: Slots) -> None:
         while not self._stop.is_set():
-            if slots.locked():
-                queues.leave()
-            await slots.acquire()
-            if self._stop.is_set():
-                slots.release()
-                return
-            free = 1
-            while free < 10 and not slots.locked():
-                await slots.acquire()
-                free += 1
-            taken = 0
             try:
-                poll = asyncio.create_task(queues.receive(free))
+                poll = asyncio.create_task(queues.receive())
                 self._polls.add(poll)
                 poll.add_done_callback(self._polls.discard)
                 messages = await poll
                 if self._stop.is_set() and messages:
                     # They came while this worker was told to stop: others need not wait for them.
+                    slots.give(len(messages))
                     await self._services.queue.hide(messages, seconds=0)
                     return
                 for message in messages:
-                    taken += 1
                     self._begin(message, slots)
             except InfrastructureError as error:
                 logger().warning("a queue could not be asked", extra={"error": repr(error)})
                 await self._services.clock.sleep(FAULT_PAUSE_SECONDS)
-            finally:
-                for _ in range(free - taken):
-                    slots.release()
 
-    def _begin(self, message: Received, slots: asyncio.Semaphore) -> None:
+    def _begin(self, message: Received, slots: Slots) -> None:
         self._keeper.keep([message])
         task = asyncio.create_task(self._runner.handle(message))
         self._tasks.add(task)
@@ -193,7 +181,7 @@ class Worker:
         def ended(task: asyncio.Task[Disposition]) -> None:
             self._tasks.discard(task)
             self._keeper.release([message])
-            slots.release()
+            slots.give(1)
             if not task.cancelled():
                 self._ended.append((message, task))
                 self._settle_soon()
