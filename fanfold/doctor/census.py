@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from functions.engine.errors import Unreadable
+from functions.engine.errors import NotFound, Unreadable
 from functions.engine.ports import Bucket, IndexKey, RunKey
 from functions.engine.run import Place, Run
 from functions.runtime.heads import legible
@@ -15,6 +15,9 @@ from functions.runtime.wiring import Services
 
 MOST = 10_000
 """Runs looked at: a hundred strong reads of a hundred rows, some seconds and two cents."""
+
+MOST_SEALED = 500
+"""Runs whose sealed segments are read as well: a query each, or some for very long runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,7 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
     unreadable: dict[RunKey, Unreadable] = {}
     seen = 0
     complete = True
+    sealed = 0
     for tenant in sorted(await services.tokens.tenants()):
         last: IndexKey | None = None
         while complete:
@@ -55,6 +59,11 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
             found = await legible(services.runs, keys, now=now)
             runs += [run for run in found.runs.values() if not run.terminal]
             unreadable |= found.unreadable
+            for key, run in found.runs.items():
+                if run.sealed.newest is not None and sealed < MOST_SEALED:
+                    sealed += 1
+                    if (why := await _damage(services, key, run, now=now)) is not None:
+                        unreadable[key] = why
             seen += len(page)
             if len(page) < MAX_READ:
                 break
@@ -67,6 +76,19 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
         held_before=before,
         held_after=await _held(services),
     )
+
+
+async def _damage(services: Services, key: RunKey, run: Run, *, now: datetime) -> Unreadable | None:
+    """Why what is sealed of a record can't be read, if so; a record that is written meanwhile has its segments."""
+    try:
+        await services.runs.segments(run)
+    except Unreadable as error:
+        return error
+    except NotFound as error:
+        standing = await services.runs.get(key, now=now)
+        if standing is not None and standing.version == run.version:
+            return Unreadable(str(error))
+    return None
 
 
 async def _held(services: Services) -> Mapping[tuple[str, Place], int]:

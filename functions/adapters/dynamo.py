@@ -40,14 +40,14 @@ from functions.adapters.items import (
 from functions.adapters.record import to_ms
 from functions.adapters.segments import (
     chain,
-    from_segment_item,
     page_of,
+    read_segment,
     segment_key,
     segment_range,
     to_segment_item,
 )
 from functions.adapters.shards import Shards
-from functions.engine.errors import Conflict, LimitExceeded, Throttled, Unreadable
+from functions.engine.errors import Conflict, LimitExceeded, NotFound, Throttled, Unreadable
 from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import SCHEMA, Run
@@ -143,11 +143,11 @@ class DynamoRunStore:
             found, _ = await self._segments(run, low, until, Limit=1, ScanIndexForward=False)
             if found:
                 low = segment_key(run.submission, segment_parts(found[0][SK]["S"])[0])
-        segments: list[Segment] = []
+        segments: list[Segment | Unreadable] = []
         start: dict[str, Any] = {"Limit": limit // ENTRIES_EACH + SEGMENTS_BESIDE}
         while True:
             items, start = await self._segments(run, low, high, **start)
-            segments += map(from_segment_item, items)
+            segments += map(read_segment, items)
             page = page_of(run, segments, after=after, limit=limit, all_there=not start)
             if page is not None:
                 return page
@@ -205,11 +205,11 @@ class DynamoRunStore:
         return {run_key(item): _read(item) for item in items if not expired(item, now)}
 
     async def remove_unreadable(self, key: RunKey) -> bool:
-        """See `RunStore.remove_unreadable`. Its blob and its version stand for the whole item."""
+        """See `RunStore.remove_unreadable`. The head's blob and its version stand for the whole record."""
         row = head_key(key.tenant, key.run_id)
         response = await self._call(Client.DYNAMODB, "get_item", TableName=self._table, Key=row, ConsistentRead=True)
         item = response.get("Item")
-        if item is None or isinstance(_read(item), Run):
+        if item is None or await self._readable(_read(item)):
             return False
         names = {"#b": "b", "#n": "n"}
         same = [f"{name} = {name.replace('#', ':')}" for name, real in names.items() if real in item]
@@ -227,6 +227,16 @@ class DynamoRunStore:
                 **more,
             )
         except Conflict:
+            return False
+        return True
+
+    async def _readable(self, head: Run | Unreadable) -> bool:
+        """Whether a record can be read, with all that is sealed of it."""
+        if isinstance(head, Unreadable):
+            return False
+        try:
+            await self.segments(head)
+        except (Unreadable, NotFound):
             return False
         return True
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from functions.adapters.aws import Call, Client
-from functions.adapters.items import MAX_ITEM_BYTES, PK, SK, TTL, Item, size
+from functions.adapters.items import MAX_ITEM_BYTES, PK, SK, TTL, Item, reads_items, size
 from functions.adapters.packed import item_error_from_list, item_error_to_list, value_from_list, value_to_list
 from functions.adapters.queries import rows
 from functions.adapters.record import to_ms
-from functions.engine.errors import Conflict, LimitExceeded, NewerSchema
+from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, Unreadable
 from functions.engine.fanout import ItemResult, MapRecord
 from functions.engine.ports import MapKey
 from functions.engine.run import SCHEMA
@@ -113,7 +114,21 @@ def to_item(key: MapKey, record: MapRecord, *, expires_at: datetime) -> Item:
 
 
 def from_item(item: Item) -> MapRecord:
-    """The record an item holds. Raises `Unreadable`; `NewerSchema` when a newer version of the code wrote it."""
+    """The record an item holds; of one that can't be read, that it is damaged: the map's other records go on counting.
+
+    Raises `NewerSchema` when a newer version of the code wrote it.
+    """
+    try:
+        return _from_item(item)
+    except NewerSchema:
+        raise
+    except Unreadable as error:
+        try_number, first = (int(part) for part in item[SK]["S"].split("#"))
+        return MapRecord(try_number=try_number, first=first, plan="", results=(), damage=str(error))
+
+
+@reads_items
+def _from_item(item: Mapping[str, Any]) -> MapRecord:
     schema = int(item["z"]["N"])
     if schema > SCHEMA:
         raise NewerSchema(f"the record of a batch has schema {schema}, this code reads up to {SCHEMA}")

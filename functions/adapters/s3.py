@@ -7,7 +7,7 @@ import hashlib
 from typing import Final
 
 from functions.adapters.aws import Call, Client, Refused
-from functions.engine.errors import LimitExceeded, NotFound, Unavailable
+from functions.engine.errors import LimitExceeded, PayloadLost
 from functions.engine.values import BlobRef, Json, parse
 
 MAX_PRESIGN_SECONDS: Final = 604_800
@@ -45,11 +45,11 @@ class S3Blobs:
             response = await self._call(Client.S3, "get_object", Bucket=self._bucket, Key=ref.key)
         except Refused as refusal:
             if refusal.code == "NoSuchKey":
-                raise NotFound(f"there is no object {ref.key}") from refusal
+                raise PayloadLost(f"there is no object {ref.key}") from refusal
             raise
         data: bytes = response["Body"]
         if hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise Unavailable(f"the object {ref.key} is not the one that was stored")
+            raise PayloadLost(f"the object {ref.key} is not the one that was stored")
         return parse(data)
 
     async def presign(self, ref: BlobRef, *, seconds: int) -> str:

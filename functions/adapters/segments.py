@@ -19,11 +19,11 @@ from functions.adapters.record import (
     step_to_list,
     to_ms,
 )
-from functions.engine.errors import NewerSchema, NotFound
+from functions.engine.errors import NewerSchema, NotFound, Unreadable
 from functions.engine.journal import Entry
 from functions.engine.ports import RunKey
 from functions.engine.run import SCHEMA, Run
-from functions.engine.segments import Segment, belonging
+from functions.engine.segments import Segment, belonging, segment_parts
 from functions.engine.terms import KEPT_FOR
 
 _AFTER_HASH: Final = "$"
@@ -40,16 +40,23 @@ def segment_key(submission: str, first_seq: int) -> str:
     return f"s#{submission}#{first_seq:010d}#"
 
 
-def page_of(run: Run, segments: Sequence[Segment], *, after: int, limit: int, all_there: bool) -> list[Entry] | None:
+def page_of(
+    run: Run, found: Sequence[Segment | Unreadable], *, after: int, limit: int, all_there: bool
+) -> list[Entry] | None:
     """What `RunStore.sealed_entries` answers, from the segments from that on which holds the first of the entries.
 
-    None: more segments are needed to tell; with `all_there` there are none. Raises `NotFound` for a gap.
+    None: more segments are needed to tell; with `all_there` there are none. Raises `NotFound` for a gap, `Unreadable`
+    where a segment that can't be read may be what is missing.
     """
+    segments = [one for one in found if isinstance(one, Segment)]
     entries = sorted((entry for s in belonging(run, segments) for entry in s.entries), key=lambda entry: entry.seq)
     page = [entry for entry in entries if after < entry.seq <= min(after + limit, run.sealed.last_seq)]
     if len(page) == min(limit, run.sealed.last_seq - after):
         return page
     if all_there:
+        for one in found:
+            if isinstance(one, Unreadable):
+                raise one
         raise NotFound(f"entries of run {run.id} after {after} are not there")
     return None
 
@@ -80,13 +87,23 @@ def from_segment_item(item: Mapping[str, Any]) -> Segment:
     schema = int(item["z"]["N"])
     if schema > SCHEMA:
         raise NewerSchema(f"the segment has schema {schema}, this code reads up to {SCHEMA}")
+    name = item[SK]["S"].removeprefix("s#")
+    segment_parts(name)
     previous, base, steps, first_seq, entries = inflate(item["b"]["B"], schema=schema)
     return Segment(
-        name=item[SK]["S"].removeprefix("s#"),
+        name=name,
         previous=previous,
         entries=journal_from_list(entries, first_seq, base, list(steps)),
         steps={name: step_from_list(step, base) for name, step in steps.items()},
     )
+
+
+def read_segment(item: Mapping[str, Any]) -> Segment | Unreadable:
+    """The segment an item holds, or why it can't be read: it may be an orphan that nobody needs."""
+    try:
+        return from_segment_item(item)
+    except Unreadable as error:
+        return error
 
 
 def chain(run: Run, items: Iterable[Item]) -> list[Segment]:

@@ -6,6 +6,7 @@ FanfoldError
 │   ├── InvalidCursor            a cursor that is broken or belongs to another listing
 │   ├── LimitExceeded            a hard limit of ours or of AWS, named
 │   ├── NotFound                 no such run, workflow or token (for this tenant)
+│   │   └── PayloadLost          what a record refers to is gone, or is not what was stored: 500
 │   ├── KeyReused                an idempotency key that came before with another body
 │   ├── LaneDenied               a lane or priority better than the token may use: 403
 │   ├── WrongState               the run's state does not allow what an operator asks for: 409
@@ -70,6 +71,10 @@ class LimitExceeded(CallerError):
 
 class NotFound(CallerError):
     """No such thing, or it belongs to another tenant (which is never told apart)."""
+
+
+class PayloadLost(NotFound):
+    """What a record refers to is gone, or is not what was stored; asking again finds the same."""
 
 
 class KeyReused(CallerError):

@@ -114,12 +114,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapRecord:
-    """What one batch left behind in one try of the run: the results of its items, for the plan with that digest."""
+    """What one batch left behind in one try of the run: the results of its items, for the plan with that digest.
+
+    `damage` says why nothing of it can be read; it is of no plan then.
+    """
 
     try_number: int
     first: int
     plan: str
     results: tuple[ItemResult, ...]
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from functions.engine.values import BlobRef, Json, Value, dump
 from functions.engine.workflow import Workflow
 from functions.runtime.payloads import payload_key
 from functions.runtime.settings import MAX_RECORD_BYTES
+from functions.runtime.telemetry import Metric, count, logger
 from functions.runtime.together import together
 from functions.runtime.wiring import Services
 
@@ -144,7 +145,12 @@ class Maps:
 
     async def records(self, run: Run, step: str) -> Sequence[MapRecord]:
         """What the batches of a map left behind, in all tries."""
-        return await self._services.map_records.read(map_key(run, step))
+        records = await self._services.map_records.read(map_key(run, step))
+        if damaged := [record for record in records if record.damage]:
+            count(Metric.UNREADABLE, len(damaged))
+            facts = {"run_id": run.id, "step": step, "batches": len(damaged), "why": damaged[0].damage}
+            logger().warning("records of batches can't be read: what is known of their items is lost", extra=facts)
+        return records
 
     async def progress(self, run: Run) -> Mapping[str, Progress]:
         """How far the open maps of a run are, as far as it is recorded: one query for each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from functions.engine.errors import InfrastructureError
+from functions.engine.errors import InfrastructureError, NewerSchema, PayloadLost, Unreadable
 from functions.engine.ports import Blobs, Clock, RunStore
 from functions.engine.run import Run, StepState
 from functions.engine.tenant import checked_tenant
@@ -53,7 +53,7 @@ class Payloads:
                         needed |= await self._checkpoints(run, patient)
 
     async def load(self, value: Value, *, patient: bool = False) -> Json:
-        """The JSON a value stands for. Raises `NotFound` when its object is gone."""
+        """The JSON a value stands for. Raises `PayloadLost` when its object is gone, or is not what was stored."""
         if not isinstance(value, BlobRef):
             return value
         if value.key not in self._loaded:
@@ -69,7 +69,12 @@ class Payloads:
 
     async def _checkpoints(self, run: Run, patient: bool) -> dict[str, StepState]:
         """Every sealed step of a run, by the key it is asked for."""
-        segments = await self._tried(lambda: self._runs.segments(run), patient)
+        try:
+            segments = await self._tried(lambda: self._runs.segments(run), patient)
+        except NewerSchema:
+            raise
+        except Unreadable as error:
+            raise PayloadLost(str(error)) from error
         return {SealedStep(step=name).key: state for segment in segments for name, state in segment.steps.items()}
 
     def _keep(self, ref: BlobRef, value: Json) -> None:
@@ -84,8 +89,9 @@ class Payloads:
         while True:
             try:
                 return await call()
-            except InfrastructureError:
-                if not patient:
+            except InfrastructureError as error:
+                # What is damaged stays so, however often it is read.
+                if not patient or (isinstance(error, Unreadable) and not isinstance(error, NewerSchema)):
                     raise
                 await self._clock.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
                 tries += 1

@@ -13,8 +13,9 @@ import pytest
 from functions.adapters.aws import Client
 from functions.adapters.catalog import DynamoCatalog
 from functions.adapters.dynamo import DynamoRunStore
-from functions.adapters.items import from_item, to_item
+from functions.adapters.items import SK, from_item, to_item
 from functions.adapters.maprecords import DynamoMapRecords, MemoryMapRecords
+from functions.adapters.maprecords import to_item as batch_item
 from functions.adapters.marks import DynamoMarks, MemoryMarks
 from functions.adapters.memory import (
     MemoryBlobs,
@@ -30,15 +31,18 @@ from functions.adapters.places import DynamoPlaces
 from functions.adapters.record import deflate
 from functions.adapters.s3 import S3Blobs
 from functions.adapters.secrets import DynamoSecrets, MemorySecrets
+from functions.adapters.segments import to_segment_item
 from functions.adapters.sqs import SqsQueue
 from functions.adapters.stepfunctions import StepFunctionsFanOut
 from functions.adapters.tokens import DynamoTokens
+from functions.engine.fanout import MapRecord
 from functions.engine.message import QueueName
 from functions.engine.ports import (
     Absent,
     Blobs,
     Catalog,
     FanOut,
+    MapKey,
     MapRecords,
     Marks,
     Places,
@@ -49,6 +53,7 @@ from functions.engine.ports import (
     WorkQueue,
 )
 from functions.engine.run import SCHEMA, Run
+from functions.engine.segments import Segment
 from functions.runtime.wiring import Aws
 from tests.support.aws import Stack
 from tests.support.builders import a_run
@@ -69,6 +74,11 @@ DAMAGES: Mapping[str, Mapping[str, Mapping[str, object]]] = {
     "without a schema": {"z": {"S": "one"}},
 }
 """What can be wrong with a record's item: attributes that stand in place of its own."""
+
+PARTS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    name: damage for name, damage in DAMAGES.items() if not {"s", "u"} & set(damage)
+}
+"""What can be wrong with the item of a segment, or of a batch's record."""
 
 MAX_RECEIVES = 3
 """After how many receives the suite's queues give up on a message (10 in a deployment)."""
@@ -119,6 +129,14 @@ class Backend(Protocol):
 
     async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
         """Put a record with some attributes of its item replaced. Not for `memory`, where records have no form."""
+
+    async def damage_segment(self, store: RunStore, key: RunKey, segment: Segment, damage: Mapping[str, Any]) -> None:
+        """Replace attributes of a segment's item."""
+
+    async def damage_batch(
+        self, records: MapRecords, key: MapKey, record: MapRecord, damage: Mapping[str, Any]
+    ) -> None:
+        """Replace attributes of the item of a batch's record."""
 
 
 class MemoryBackend:
@@ -179,6 +197,18 @@ class MemoryBackend:
         assert self._packed
         await store.put(run, Absent(), now=run.created_at)
         store._rows[RunKey(tenant=run.tenant, run_id=run.id)] |= damage
+
+    async def damage_segment(self, store: RunStore, key: RunKey, segment: Segment, damage: Mapping[str, Any]) -> None:
+        assert isinstance(store, MemoryRunStore)
+        (item,) = (item for item in store._segments[key] if item[SK]["S"] == f"s#{segment.name}")
+        item.update(damage)
+
+    async def damage_batch(
+        self, records: MapRecords, key: MapKey, record: MapRecord, damage: Mapping[str, Any]
+    ) -> None:
+        assert isinstance(records, MemoryMapRecords)
+        item = batch_item(key, record, expires_at=self._clock.now())
+        records._partitions[key][item[SK]["S"]].update(damage)
 
 
 class AwsBackend:
@@ -250,4 +280,14 @@ class AwsBackend:
 
     async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
         item = {**to_item(run, index_shards=self._shards, due_shards=self._shards), **damage}
+        await self._aws(Client.DYNAMODB, "put_item", TableName=self._stack.table, Item=item)
+
+    async def damage_segment(self, store: RunStore, key: RunKey, segment: Segment, damage: Mapping[str, Any]) -> None:
+        item = {**to_segment_item(key, segment, written_at=self._clock.now()), **damage}
+        await self._aws(Client.DYNAMODB, "put_item", TableName=self._stack.table, Item=item)
+
+    async def damage_batch(
+        self, records: MapRecords, key: MapKey, record: MapRecord, damage: Mapping[str, Any]
+    ) -> None:
+        item = {**batch_item(key, record, expires_at=self._clock.now()), **damage}
         await self._aws(Client.DYNAMODB, "put_item", TableName=self._stack.table, Item=item)

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from functions.engine.errors import NotFound, Unavailable
+from functions.engine.errors import PayloadLost
 from functions.engine.ports import Blobs
 from functions.engine.values import BlobRef, dump
 from tests.contract.backends import Backend
@@ -38,14 +38,14 @@ async def test_putting_the_same_again_is_fine(blobs: Blobs) -> None:
 
 
 async def test_a_payload_that_is_not_there_is_not_found(blobs: Blobs) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(PayloadLost):
         await blobs.get(BlobRef(key="acme/none", bytes=2, sha256="00" * 32))
 
 
 async def test_a_payload_that_is_not_what_was_stored_is_not_handed_out(blobs: Blobs) -> None:
     ref = await blobs.put(KEY, b'{"a":1}')
     await blobs.put(KEY, b'{"a":2}')
-    with pytest.raises(Unavailable):
+    with pytest.raises(PayloadLost):
         await blobs.get(ref)
 
 

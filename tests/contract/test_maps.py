@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from functions.engine.errors import LimitExceeded
+from functions.engine.errors import LimitExceeded, NewerSchema
 from functions.engine.fanout import ItemError, ItemResult, MapRecord
 from functions.engine.ports import Execution, MapKey
 from functions.engine.values import BlobRef
-from tests.contract.backends import Backend
+from tests.contract.backends import NEWER, PARTS, Backend
 from tests.support.clock import START
 
 EXPIRY = START + timedelta(days=395)
@@ -35,6 +37,22 @@ async def test_a_record_reads_back(backend: Backend) -> None:
     records = backend.map_records()
     await records.put(KEY, a_record(), expires_at=EXPIRY)
     assert await records.read(KEY) == [a_record()]
+
+
+@pytest.mark.parametrize("damage", PARTS.values(), ids=PARTS)
+async def test_a_damaged_record_costs_only_what_it_tells(backend: Backend, damage: Mapping[str, Any]) -> None:
+    records = backend.map_records()
+    for first in (0, 50, 100):
+        await records.put(KEY, a_record(first), expires_at=EXPIRY)
+    await backend.damage_batch(records, KEY, a_record(50), damage)
+    if damage is NEWER:
+        with pytest.raises(NewerSchema):
+            await records.read(KEY)
+        return
+    before, damaged, after = await records.read(KEY)
+    assert (before, after) == (a_record(0), a_record(100))
+    assert (damaged.try_number, damaged.first, damaged.results, bool(damaged.damage)) == (1, 50, (), True)
+    assert await records.has(KEY, try_number=1, first=50), "what ended is not worked on again"
 
 
 async def test_the_first_record_of_a_batch_stays(backend: Backend) -> None:

@@ -18,7 +18,7 @@ from functions.engine.run import Fault, Place, Reason, Run, Sealed, Status, Step
 from functions.engine.segments import Segment
 from functions.engine.values import BlobRef
 from functions.runtime.api import listing
-from tests.contract.backends import DAMAGES, WITH_INDEX, WITH_RECORDS, Backend
+from tests.contract.backends import DAMAGES, PARTS, WITH_INDEX, WITH_RECORDS, Backend
 from tests.support.builders import a_full_run, a_run, a_submission, an_id, index_key_of, key_of
 
 NOW = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
@@ -550,6 +550,61 @@ async def test_segments_that_no_head_names_are_left_out(store: RunStore) -> None
         await store.put_segment(key_of(run), segment, now=NOW)
     assert list(await store.segments(run)) == [first]
     assert list(await store.segments(a_full_run())) == []
+
+
+@pytest.mark.parametrize("damage", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("backend", WITH_RECORDS, indirect=True)
+async def test_a_damaged_segment_costs_only_its_own_run_until_an_operator_removes_it(
+    backend: Backend, store: RunStore, damage: Mapping[str, Any]
+) -> None:
+    segments = [a_segment("0000000001#a#00", None, 1)]
+    for number in range(1, 4):
+        name = f"{number * 2 + 1:010d}#{chr(97 + number)}#00"
+        segments.append(a_segment(name, segments[-1].name, number * 2 + 1))
+    good, bad = (
+        a_full_run(
+            number, submission=a_submission(), sealed=Sealed(newest=segments[-1].name, last_seq=8, statuses="ssss")
+        )
+        for number in (1, 2)
+    )
+    for run in (good, bad):
+        await store.put(run, Absent(), now=NOW)
+        for segment in segments:
+            await store.put_segment(key_of(run), segment, now=NOW)
+    await backend.damage_segment(store, key_of(bad), segments[1], damage)
+    assert list(await store.segments(good)) == segments
+    assert await store.get(key_of(bad), now=NOW) == bad, "its head can be read"
+    with pytest.raises(Unreadable):
+        await store.segments(bad)
+    with pytest.raises(Unreadable):
+        await store.sealed_entries(bad, after=0, limit=8)
+    assert [entry.seq for entry in await store.sealed_entries(good, after=0, limit=8)] == list(range(1, 9))
+    assert not await store.remove_unreadable(key_of(good))
+    assert await store.remove_unreadable(key_of(bad))
+    assert await store.get(key_of(bad), now=NOW) is None
+
+
+@pytest.mark.parametrize("damage", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("backend", WITH_RECORDS, indirect=True)
+async def test_a_damaged_segment_that_no_head_names_costs_nothing(
+    backend: Backend, store: RunStore, damage: Mapping[str, Any]
+) -> None:
+    first, orphan = a_segment("0000000001#b#00", None, 1), a_segment("0000000001#a#00", None, 1)
+    run = a_full_run(sealed=Sealed(newest=first.name, last_seq=2, statuses="s.."))
+    await store.put(run, Absent(), now=NOW)
+    for segment in (first, orphan):
+        await store.put_segment(key_of(run), segment, now=NOW)
+    await backend.damage_segment(store, key_of(run), orphan, damage)
+    assert list(await store.segments(run)) == [first]
+    assert [entry.seq for entry in await store.sealed_entries(run, after=0, limit=2)] == [1, 2]
+    assert not await store.remove_unreadable(key_of(run))
+
+
+@pytest.mark.parametrize("backend", WITH_RECORDS, indirect=True)
+async def test_a_record_whose_segment_is_gone_can_be_removed(backend: Backend, store: RunStore) -> None:
+    run = a_full_run(sealed=Sealed(newest=f"{a_submission()}#0000000001#a#00", last_seq=2))
+    await store.put(run, Absent(), now=NOW)
+    assert await store.remove_unreadable(key_of(run))
 
 
 async def test_a_missing_segment_is_said_to_be_missing(store: RunStore) -> None:

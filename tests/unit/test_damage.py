@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -9,24 +11,31 @@ from typing import Any
 
 import pytest
 
-from functions.adapters.memory import MemoryRunStore
+from functions.adapters.memory import MemoryBlobs, MemoryRunStore
 from functions.authorizer import verdict
-from functions.engine.errors import Unreadable
+from functions.engine.errors import PayloadLost, Unreadable
+from functions.engine.journal import Entry, EventType
 from functions.engine.ports import Absent, Registered
-from functions.engine.run import Run, Status
+from functions.engine.run import Run, Sealed, Status, StepState, StepStatus
+from functions.engine.segments import Segment
+from functions.engine.values import SealedStep, ValuesMissing
 from functions.engine.workflow import version_of
 from functions.runtime.credentials import mint
 from functions.runtime.dead import revive
+from functions.runtime.maps import map_key
+from functions.runtime.payloads import Payloads
 from functions.runtime.settings import ClassSettings
 from functions.runtime.sweeper.settle import Settler
 from functions.runtime.sweeper.sweep import sweep
 from functions.runtime.workflows import WorkflowCache
-from tests.contract.backends import DAMAGES, NEWER
-from tests.support.builders import DEAD, LANE, a_run, an_envelope, key_of
+from tests.contract.backends import DAMAGES, NEWER, PARTS
+from tests.support.builders import DEAD, LANE, a_full_run, a_run, a_submission, an_envelope, key_of
 from tests.support.clock import START
 from tests.support.http import TINY, Http, memory_services
+from tests.support.operators import REDRIVE, operate
 from tests.support.sweeping import TERMS, Swept
-from tests.support.world import codec
+from tests.support.virtual import virtually
+from tests.support.world import World, codec, with_fan_out
 
 OF_THIS_CODE = {name: damage for name, damage in DAMAGES.items() if damage is not NEWER}
 damaged_in_any_way = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
@@ -219,3 +228,162 @@ async def test_a_token_that_cannot_be_read_is_nobodys(monkeypatch: pytest.Monkey
     assert (await verdict(event, services.tokens, now=START))["verdict"] == "ok"
     monkeypatch.setattr(services.tokens, "get", unreadable)
     assert await verdict(event, services.tokens, now=START) == {"verdict": "unknown"}
+
+
+# --- what a record refers to ------------------------------------------------------------------
+
+
+SEALED = Segment(
+    name=f"{a_submission()}#0000000001#a#00",
+    previous=None,
+    entries=tuple(Entry(seq=seq, at=START, type=EventType.STEP_STARTED, step="s1", attempt=seq) for seq in (1, 2)),
+    steps={"s1": StepState(status=StepStatus.SUCCEEDED, attempts=1, started_at=START, finished_at=START, output=1)},
+)
+OF_THESE_PARTS = {name: damage for name, damage in PARTS.items() if damage is not NEWER}
+
+
+async def a_sealed_run(damage: Mapping[str, Any] | None) -> tuple[MemoryRunStore, Run]:
+    """A run with two sealed entries, in a store whose segment of it is damaged, or gone (None)."""
+    store = MemoryRunStore(codec())
+    run = a_full_run(sealed=Sealed(newest=SEALED.name, last_seq=2, statuses="s.."))
+    await store.put(run, Absent(), now=START)
+    if damage is not None:
+        await store.put_segment(key_of(run), SEALED, now=START)
+        store._segments[key_of(run)][0].update(damage)
+    return store, run
+
+
+@pytest.mark.parametrize("damage", [*OF_THESE_PARTS.values(), None], ids=[*OF_THESE_PARTS, "gone"])
+async def test_a_run_of_which_a_sealed_part_is_damaged_says_so_and_is_no_riddle(
+    damage: Mapping[str, Any] | None,
+) -> None:
+    store, run = await a_sealed_run(damage)
+    http = Http(services=replace(memory_services(), runs=store))
+    await store.put(a_run(7), Absent(), now=START)
+    for path in ("", "/events"):
+        reply = await http("GET", f"/v1/runs/{run.id}{path}")
+        assert (reply.status, reply.json["type"]) == (500, "unreadable")
+    assert {each["id"] for each in (await http("GET", "/v1/runs")).json["runs"]} == {run.id, a_run(7).id}
+    assert (await http("GET", f"/v1/runs/{a_run(7).id}")).status == 200
+
+
+@pytest.mark.parametrize("damage", OF_THESE_PARTS.values(), ids=OF_THESE_PARTS)
+async def test_nobody_waits_for_a_damaged_sealed_part_to_become_whole(damage: Mapping[str, Any]) -> None:
+    store, run = await a_sealed_run(damage)
+    services = memory_services()
+    payloads = Payloads(store, services.blobs, services.clock)
+
+    def ask(loaded: Mapping[str, Any]) -> Any:
+        if SealedStep(step="s1").key not in loaded:
+            raise ValuesMissing([SealedStep(step="s1")])
+
+    with pytest.raises(PayloadLost):
+        await payloads.provide(run, ask, patient=True)
+
+
+BIG = {
+    "steps": {
+        "big": {"task": "chaos.output", "input": {"bytes": 20_000}},
+        "hold": {"wait": {"for": "10m"}, "needs": ["big"]},
+        "use": {"task": "core.echo", "needs": ["hold"], "input": {"of": "${steps.big.output}"}},
+    }
+}
+
+
+@virtually
+async def test_a_damaged_payload_fails_the_run_that_needs_it_and_no_other() -> None:
+    world = World()
+    workflow = await world.register(BIG)
+    envelopes = [await world.submit(workflow) for _ in range(3)]
+    async with world.worker(concurrency=1):
+        await asyncio.sleep(300)
+        for envelope, damage in zip(envelopes, (b"garbage", b'"another"', None), strict=True):
+            (key,) = (key for key in world.blobs.keys if envelope.run_id in key)
+            if damage is not None:
+                world.blobs._objects[key] = damage
+        runs = [await world.ended(envelope, within=7_200) for envelope in envelopes]
+    assert [run.status for run in runs] == [Status.FAILED, Status.FAILED, Status.SUCCEEDED]
+    for run in runs[:2]:
+        assert run.error is not None
+        assert "is not the one that was stored" in run.error.message
+
+
+async def test_a_damaged_payload_is_told_of_and_the_run_is_shown_without_it() -> None:
+    http = Http(services=memory_services())
+    await http("PUT", "/v1/workflows/tiny", TINY)
+    run_id = (await http("POST", "/v1/runs", {"workflow": "tiny", "input": "x" * 20_000})).json["id"]
+    blobs = http.services.blobs
+    assert isinstance(blobs, MemoryBlobs)
+    (key,) = blobs.keys
+    for damage in (b"garbage", None):
+        blobs._objects[key] = damage if damage is not None else blobs._objects.pop(key)[:-1]
+        assert (await http("GET", f"/v1/runs/{run_id}")).json["input"]["$ref"] == key
+        reply = await http("GET", f"/v1/runs/{run_id}?inline=true")
+        assert (reply.status, reply.json["type"], "retry-after" in reply.headers) == (500, "unreadable", False)
+
+
+def a_map(via: str, **given: Any) -> dict[str, Any]:
+    each = {"over": "${input}", "task": "probe.play", "via": via, "max_concurrency": 1, **given}
+    return {"steps": {"each": {"map": each, "timeout": "30s"}}, "output": "${steps.each.output}"}
+
+
+async def spoil_batches(world: World, envelope: Any, damage: Mapping[str, Any]) -> int:
+    """Damages every record of the run's map; returns how many there are."""
+    items = list(world.map_records._partitions[map_key(await world.row(envelope), "each")].values())
+    for item in items:
+        item.update(damage)
+    return len(items)
+
+
+@pytest.mark.parametrize("damage", OF_THESE_PARTS.values(), ids=OF_THESE_PARTS)
+@virtually
+async def test_items_whose_record_is_damaged_are_not_worked_on_again_until_an_operator_says_so(
+    damage: Mapping[str, Any],
+) -> None:
+    world = World(settings=with_fan_out())
+    items = [{"ms": 10_000, "out": n} for n in range(6)]
+    envelope = await world.submit(await world.register(a_map("inline")), items)
+    first = world.process()
+    async with first.worker():
+        await asyncio.sleep(35)
+        await first.kill()
+    assert await spoil_batches(world, envelope, damage)
+    async with world.worker():
+        run = await world.ended(envelope, within=600)
+        assert (run.status, run.steps["each"].error and run.steps["each"].error.type) == (
+            Status.FAILED,
+            "items_unreadable",
+        )
+        assert Counter(seen.index for seen in world.log if seen.what == "start") == dict.fromkeys(range(4), 1)
+        await operate(world, envelope, REDRIVE)
+        run = await world.ended(envelope, within=600)
+    assert run.output == list(range(6))
+
+
+@pytest.mark.parametrize("damage", OF_THESE_PARTS.values(), ids=OF_THESE_PARTS)
+@virtually
+async def test_a_batch_elsewhere_whose_record_is_damaged_costs_its_own_items(damage: Mapping[str, Any]) -> None:
+    world = World(settings=with_fan_out())
+    inner = world.fan_out.inner
+    worked = inner.work
+
+    async def spoiling(event: Mapping[str, Any]) -> Any:
+        end = await worked(event)
+        if event["batch"]["from"] == 0 and event["try"] == 1:
+            key = map_key(await world.row(envelope), "each")
+            world.map_records._partitions[key]["0000001#0000000"].update(damage)
+        return end
+
+    inner.work = spoiling
+    document = a_map("stepfunctions", task="core.echo", max_concurrency=8)
+    envelope = await world.submit(await world.register(document), list(range(8)))
+    async with world.worker():
+        run = await world.ended(envelope, within=7_200)
+        state = run.steps["each"].map
+        assert run.status is Status.FAILED
+        assert state is not None
+        assert {error.type for error in state.errors} == {"no_result"}
+        assert 0 < len(state.errors) < 8
+        await operate(world, envelope, REDRIVE)
+        run = await world.ended(envelope, within=7_200)
+    assert run.output == list(range(8))

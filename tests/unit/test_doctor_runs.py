@@ -18,10 +18,11 @@ from fanfold.doctor.finding import Finding
 from functions.engine.journal import Entry, EventType
 from functions.engine.message import RESUME, QueueName, Wake
 from functions.engine.ports import Absent, RunKey
-from functions.engine.run import SCHEMA, Place, Run, Status
+from functions.engine.run import SCHEMA, Place, Run, Sealed, Status
+from functions.engine.segments import Segment
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services
-from tests.support.builders import a_run, a_token, an_envelope
+from tests.support.builders import a_full_run, a_run, a_submission, a_token, an_envelope
 from tests.support.clock import START
 from tests.support.world import World
 
@@ -196,6 +197,18 @@ def test_a_run_of_newer_code_is_found_and_hides_no_other(patient: Memory) -> Non
     found = [finding.what for _, finding in patient.found()]
     assert [overdue.id in found[0], newer.id in found[0], newer.id in found[1]] == [True, False, True]
     assert len(found) == 2
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_run_of_which_a_sealed_part_is_damaged_is_found(patient: Memory, gone: bool) -> None:
+    run = a_full_run(sealed=Sealed(newest=f"{a_submission()}#0000000001#a#00", last_seq=2), due_at=NOW, place=None)
+    patient.store(run)
+    if not gone:
+        segment = Segment(name=str(run.sealed.newest), previous=None)
+        patient.do(patient.services.runs.put_segment(RunKey(tenant=run.tenant, run_id=run.id), segment, now=START))
+        patient.services.runs._segments[RunKey(tenant=run.tenant, run_id=run.id)][0]["b"] = {"B": b"?"}
+    (what,) = (finding.what for _, finding in patient.found() if "can't be read" in finding.what)
+    assert run.id in what
 
 
 def test_places_that_nobody_can_return_any_more_are_found(patient: Memory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from functions.engine.errors import NotFound, Unavailable
+from functions.engine.errors import PayloadLost
 from functions.engine.values import BlobRef, Json, parse
 
 
@@ -29,9 +29,9 @@ class MemoryBlobs:
         """See `Blobs.get`."""
         data = self._objects.get(ref.key)
         if data is None:
-            raise NotFound(f"there is no object {ref.key}")
+            raise PayloadLost(f"there is no object {ref.key}")
         if hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise Unavailable(f"the object {ref.key} is not the one that was stored")
+            raise PayloadLost(f"the object {ref.key} is not the one that was stored")
         return parse(data)
 
     def read(self, key: str) -> bytes:

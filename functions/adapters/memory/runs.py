@@ -25,13 +25,13 @@ from functions.adapters.items import (
 from functions.adapters.memory.reads import ReadMeter
 from functions.adapters.segments import (
     chain,
-    from_segment_item,
     page_of,
+    read_segment,
     segment_key,
     segment_range,
     to_segment_item,
 )
-from functions.engine.errors import Conflict, LimitExceeded, Unreadable
+from functions.engine.errors import Conflict, LimitExceeded, NotFound, Unreadable
 from functions.engine.journal import Entry
 from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey
 from functions.engine.run import Run, Status
@@ -122,7 +122,7 @@ class MemoryRunStore:
         while True:
             page = page_of(
                 run,
-                [from_segment_item(item) for item in items[:stretch]],
+                [read_segment(item) for item in items[:stretch]],
                 after=after,
                 limit=limit,
                 all_there=stretch >= len(items),
@@ -166,11 +166,11 @@ class MemoryRunStore:
         if key not in self._rows:
             return False
         try:
-            self._decode(self._rows[key])
-        except Unreadable:
-            del self._rows[key]
-            _, was = self._put.pop(key)
+            await self.segments(self._decode(self._rows[key]))
+        except (Unreadable, NotFound):
+            _, was = self._put.pop(key, (None, self._rows[key]))
             self._unindex(was)
+            del self._rows[key]
             return True
         return False
 

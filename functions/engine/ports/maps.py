@@ -33,7 +33,10 @@ class MapRecords(Protocol):
         """Whether there is a record of that try and first index, strongly consistent."""
 
     async def read(self, key: MapKey) -> Sequence[MapRecord]:
-        """All records of the map, strongly consistent, by try and first index."""
+        """All records of the map, strongly consistent, by try and first index; damaged ones say so.
+
+        Raises `NewerSchema` for one that newer code wrote.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,8 @@ class RunStore(Protocol):
     async def segments(self, run: Run) -> Sequence[Segment]:
         """The segments this record names, oldest first, strongly consistent.
 
-        Raises `NotFound` when one is missing: the record is gone or has been replaced meanwhile.
+        Raises `NotFound` when one is missing: the record is gone or has been replaced meanwhile. Raises `Unreadable`
+        where one of them can't be read, whatever else lies there.
         """
 
     async def sealed_entries(self, run: Run, *, after: int, limit: int) -> Sequence[Entry]:
@@ -137,7 +138,8 @@ class RunStore(Protocol):
         """
 
     async def remove_unreadable(self, key: RunKey) -> bool:
-        """Delete a record that this code can't read, as long as it stands as it was looked at; whether it did.
+        """Delete a record that this code can't read, its head or what is sealed of it, as long as it stands as it was
+        looked at; whether it did.
 
         What can be read, and what is not there, stays as it is.
         """

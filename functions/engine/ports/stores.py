@@ -17,7 +17,7 @@ class Blobs(Protocol):
         """Store JSON bytes under a key that is never used for anything else."""
 
     async def get(self, ref: BlobRef) -> Json:
-        """The JSON a reference stands for; raises `NotFound` when it is gone, `Unavailable` when its hash differs."""
+        """The JSON a reference stands for; raises `PayloadLost` when it is gone, or is not what was stored."""
 
     async def presign(self, ref: BlobRef, *, seconds: int) -> str:
         """A URL that reads the object for that long."""

@@ -18,6 +18,7 @@ from functions.engine.errors import (
     LimitExceeded,
     NewerSchema,
     NotFound,
+    PayloadLost,
     QueueFull,
     SignalsFull,
     Unreadable,
@@ -177,6 +178,9 @@ def problem_of(error: Exception) -> Problem:
             return too_large(str(error)).problem
         case LimitExceeded():
             return Problem(slug="limit-exceeded", title="A limit was met", status=422, detail=str(error))
+        case PayloadLost():
+            # Before `NotFound`: the run is there, and a part of it is not.
+            return Problem(slug="unreadable", title="A part of the record is lost", status=500, detail=str(error))
         case NotFound():
             return Problem(slug="not-found", title="Not found", status=404, detail=str(error))
         case LaneDenied():

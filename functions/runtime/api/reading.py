@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from functions.engine.errors import NotFound, Unavailable
+from functions.engine.errors import NotFound, Unavailable, Unreadable
 from functions.engine.journal import Entry
 from functions.engine.ports import RunKey
 from functions.engine.run import Run
@@ -57,5 +57,8 @@ async def _standing(services: Services, run: Run, read: Callable[[Run], Awaitabl
             standing = await services.runs.get(key, now=services.clock.now())
             if standing is None:
                 raise
+            if (standing.submission, standing.version) == (run.submission, run.version):
+                # Nobody has written it: what it names is not there any more.
+                raise Unreadable(f"a part of the record of run {run.id} is lost") from None
             run = standing
     raise Unavailable(f"the record of run {run.id} changed under its reader, again and again")

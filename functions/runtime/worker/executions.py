@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from functions.engine.errors import NotFound
+from functions.engine.errors import NotFound, PayloadLost
 from functions.engine.events import AttemptFailed, AttemptNotBegun, AttemptSucceeded, Emitted, Event
 from functions.engine.expressions import ExpressionError
 from functions.engine.progress import attempt_input
@@ -127,8 +127,11 @@ class Executions:
             with self.at_work.running():
                 return await insist(self._services.clock, lambda: self._maps.look(record, self._workflow, attempt.step))
         if state.map is not None:
-            with self.at_work.running():
-                return await self._inline.run(record, attempt.step)
+            try:
+                with self.at_work.running():
+                    return await self._inline.run(record, attempt.step)
+            except PayloadLost as error:
+                return self._unavailable(attempt, error)
         if attempt in inputs:
             return await self._attempted(record, attempt, inputs)
         seconds = self._workflow.steps[attempt.step].timeout_seconds
@@ -142,8 +145,7 @@ class Executions:
         try:
             job = await self._job(record, attempt, inputs)
         except (ExpressionError, NotFound) as error:
-            fault = Fault(type="input_unavailable", message=str(error))
-            return self._failed(attempt, Failed(fault=fault, retryable=False))
+            return self._unavailable(attempt, error)
 
         def emit(data: Json) -> None:
             self._post(Emitted(step=attempt.step, attempt=attempt.number, data=data))
@@ -204,6 +206,11 @@ class Executions:
             return outcome.output
         name = f"{attempt.step}/{record.epoch}-{attempt.number}"
         return await self._payloads.store(record, name, outcome.output, outcome.encoded, patient=True)
+
+    def _unavailable(self, attempt: Attempt, error: Exception) -> AttemptFailed:
+        """What its task would be given is not to be had."""
+        fault = Fault(type="input_unavailable", message=str(error))
+        return self._failed(attempt, Failed(fault=fault, retryable=False))
 
     def _failed(self, attempt: Attempt, outcome: Failed) -> AttemptFailed:
         return AttemptFailed(

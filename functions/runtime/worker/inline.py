@@ -14,7 +14,7 @@ from datetime import datetime
 from functions.engine.errors import InfrastructureError
 from functions.engine.events import AttemptFailed, MapBroken, MapEnded
 from functions.engine.fanout import Folded, ItemResult, digest, known
-from functions.engine.run import Run
+from functions.engine.run import Fault, Run
 from functions.engine.workflow import Workflow
 from functions.runtime.maps import Maps, spec_of, state_of
 from functions.runtime.payloads import Payloads
@@ -56,6 +56,11 @@ class InlineMaps:
         one = _OneMap(self._services, self._maps, record, step, digest(state.plan))
         if record.try_number > 1 or record.steps[step].attempts > 1:
             records = await insist(self._services.clock, lambda: self._maps.records(record, step))
+            if lost := [each for each in records if each.damage and each.try_number == record.try_number]:
+                # Which items it tells of nobody knows; none whose end was recorded may be worked on again in this try.
+                fault = Fault(type="items_unreadable", message=lost[0].damage)
+                attempt = record.steps[step].attempts
+                return AttemptFailed(step=step, attempt=attempt, fault=fault, retryable=False, chance=0.0)
             one.ended = known(records, plan=one.plan, try_number=record.try_number)
         todo = [index for index in range(state.items) if index not in one.ended]
         items = Items(self._services, self._attempts, record, self._workflow.steps[step], plan, horizon=self._horizon)
