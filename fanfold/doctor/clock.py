@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
 from functions.runtime.wiring import Services
-from functions.runtime.worker.runner import CLOCK_RESOLUTION
+from functions.runtime.worker.clockcheck import CLOCK_RESOLUTION, clock_off
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
     """A clock that is further off than the skew a worker grants."""
     offset = deployment.ask(_offset)
     granted = max(deployment.settings.clock_skew_seconds, CLOCK_RESOLUTION)
-    if offset is not None and abs(offset) > granted:
+    if offset is not None:
         yield Finding(
             what=f"This machine's clock is {abs(offset):.1f} s {'behind' if offset > 0 else 'ahead of'} AWS's;"
             f" {granted:g} s are granted.",
@@ -26,7 +26,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
 
 async def _offset(services: Services) -> float | None:
     await services.marks.get("sweep.cursor")  # any answer has the time in it
-    return services.clock_offset()
+    return clock_off(services)
 
 
 CHECK = Check(name="clock", looks_at="this machine's clock against AWS's", find=find)

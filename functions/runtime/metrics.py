@@ -120,6 +120,7 @@ class Metric(StrEnum):
     EFFECTS_FAILED = _service("EffectsFailed")  # a wake, or a map's start or stop, that failed after its commit
     DUPLICATES = _service("Duplicates")  # messages and submits that only repeated what had been done
     OUTAGES = _service("Outages")  # messages put back because a service did not do its part
+    CLOCK_OFF = _service("ClockOff")  # messages handed back, and asks for the time, of processes whose clock is off
     DROPPED = _service("Dropped")  # messages given up on purpose: letters of runs further on, envelopes too old
     REPAIRED = _service("Repaired")  # what the sweeper found in need: lost wakes, dead leases, stranded queued runs
     DEAD_LETTERS = _service("DeadLetters")  # messages that reached a dead-letter queue

@@ -10,7 +10,14 @@ from infra.metrics import PERIOD
 
 QUESTION = "What is about to break?"
 HEALED = (Metric.REPAIRED, Metric.PLACES_LEAKED, Metric.PLACES_HEALED, Metric.EFFECTS_FAILED, Metric.DUPLICATES)
-MESSAGES = (Metric.DEAD_LETTERS, Metric.DROPPED, Metric.UNREADABLE, Metric.TASKS_NOT_LOADED, Metric.OUTAGES)
+MESSAGES = (
+    Metric.DEAD_LETTERS,
+    Metric.DROPPED,
+    Metric.UNREADABLE,
+    Metric.TASKS_NOT_LOADED,
+    Metric.OUTAGES,
+    Metric.CLOCK_OFF,
+)
 HANDS = (Metric.CRASHES, Metric.RUNS_LOST, Metric.FENCED_WRITES, Metric.CLAIMS_LOST)
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from functions.engine.message import Envelope, Received, Wake
 from functions.engine.run import Status
+from functions.runtime.metrics import Metric
 from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.tally import taken
 from functions.runtime.worker.attempts import GRACE_SECONDS
-from functions.runtime.worker.process import POLL_SECONDS, Exit, serve
+from functions.runtime.worker.process import CLOCK_SECONDS, POLL_SECONDS, Exit, serve
 from functions.runtime.worker.runner import Runner
 from tests.support.faults import Fault, Slow
 from tests.support.virtual import loop, virtually
@@ -363,3 +366,33 @@ def test_a_class_or_lane_that_is_not_configured_is_refused_by_name() -> None:
         serve(Settings(), class_name="model", lanes=["fast"], concurrency=1)
     with pytest.raises(ValueError, match="concurrency"):
         serve(Settings(), class_name="model", concurrency=0)
+
+
+@virtually
+async def test_while_its_clock_is_off_it_takes_nothing_and_asks_for_the_time_now_and_then() -> None:
+    world = World()
+    envelopes = await many(world, 3, one(100))
+    process, offset = world.process(), 9.0
+    process.services = replace(process.services, clock_offset=lambda: offset)
+    taken()
+    async with process.worker(concurrency=8):
+        await asyncio.sleep(10 * CLOCK_SECONDS - 1)
+        assert (process.queue.count("receive"), process.queue.count("depth")) == (0, 2 * 9)
+        # Both pollers say it, twice since the metrics were last written.
+        assert sum(sum(values) for (metric, _), values in taken().items() if metric is Metric.CLOCK_OFF) == 2 * 2
+        offset = -1.0
+        await asyncio.sleep(2)
+        for envelope in envelopes:
+            assert (await world.row(envelope)).status is Status.SUCCEEDED
+
+
+@virtually
+async def test_told_to_stop_one_whose_clock_is_off_ends_at_once() -> None:
+    world = World()
+    process = world.process()
+    process.services = replace(process.services, clock_offset=lambda: -60.0)
+    async with process.worker() as worker:
+        await asyncio.sleep(7)
+        worker.stop()
+        assert await process.working is Exit.STOPPED
+    assert loop().time() == pytest.approx(7, abs=0.5)

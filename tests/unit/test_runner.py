@@ -13,10 +13,12 @@ import pytest
 from functions.engine.message import Envelope, Received, Wake
 from functions.engine.ports import Replaces, RunKey
 from functions.engine.run import Reason, Status
+from functions.runtime.metrics import Metric
 from functions.runtime.settings import Settings
+from functions.runtime.tally import taken
 from functions.runtime.terms import terms_of
 from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.runner import Back, Disposition, Done, Runner
+from functions.runtime.worker.runner import CLOCK_OFF_SECONDS, Back, Disposition, Done, Runner
 from functions.runtime.workflows import WorkflowCache
 from tests.support.faults import Fault, Late
 from tests.support.virtual import loop, virtually
@@ -482,15 +484,36 @@ async def test_a_message_of_newer_code_and_one_that_says_nothing_are_handed_back
 
 
 @virtually
-async def test_a_machine_whose_clock_is_off_works_on_nothing() -> None:
+async def test_a_machine_whose_clock_is_off_works_on_nothing_and_hands_back_at_once_uncounted() -> None:
     world = World()
     envelope = await submitted(world)
     process = world.process()
     process.services = replace(process.services, clock_offset=lambda: 6.0)
     process.runner = process.new_runner()
-    assert await process.work() == Done()
+    taken()
+    for _ in range(12):
+        (message,) = await process.receive(wait=10)
+        assert (message.receives, message.message) == (1, envelope)
+        assert await process.take(message) == Done()
+        await process.queue.delete([message])
+    counted = {metric: sum(values) for (metric, _), values in taken().items()}
+    assert (counted[Metric.CLOCK_OFF], Metric.OUTAGES in counted) == (12, False)
     assert (await world.row(envelope)).status is Status.QUEUED
-    assert await depths(world) == (0, 0, 1)
+    await asyncio.sleep(CLOCK_OFF_SECONDS)
+    await world.process().work()
+    assert (await world.row(envelope)).status is Status.SUCCEEDED
+
+
+@virtually
+async def test_where_it_can_not_hand_back_by_a_copy_the_message_itself_goes_back() -> None:
+    world = World()
+    await submitted(world)
+    process = world.process()
+    process.services = replace(process.services, clock_offset=lambda: -6.0)
+    process.runner = process.new_runner()
+    (message,) = await process.receive()
+    process.queue.rule("send", lambda *_, **__: Fault.DOWN)
+    assert await process.take(message) == Back(seconds=CLOCK_OFF_SECONDS)
 
 
 # --- hand-over ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 
 from functions.engine.errors import InfrastructureError
@@ -16,10 +17,11 @@ from functions.engine.message import RESUME, QueueName, Received
 from functions.runtime.clock import SystemClock
 from functions.runtime.settings import Settings
 from functions.runtime.taskmodules import load_tasks
-from functions.runtime.telemetry import configure, flush, logger
+from functions.runtime.telemetry import Metric, configure, count, flush, logger
 from functions.runtime.wiring import Services, services
 from functions.runtime.worker.attempts import Attempts
 from functions.runtime.worker.batch import delete, disposition, hand_back, served
+from functions.runtime.worker.clockcheck import ask_the_time, clock_off
 from functions.runtime.worker.isolation import Isolation
 from functions.runtime.worker.keeper import Keeper, visibility_seconds
 from functions.runtime.worker.lanes import Lanes
@@ -41,6 +43,9 @@ FAULT_PAUSE_SECONDS = 2.0
 
 BREAK_OFF_SECONDS = 6.0
 """How long a run that is broken off may take to be let go: its tasks stop within two seconds, its record is written."""
+
+CLOCK_SECONDS = 30.0
+"""How often a process whose clock is off asks AWS for the time."""
 
 METRICS_SECONDS = 60.0
 """How often a process writes its metrics."""
@@ -157,6 +162,7 @@ class Worker:
 
     async def _poll(self, queues: Lanes, slots: Slots) -> None:
         while not self._stop.is_set():
+            await self._until_in_time()
             try:
                 poll = asyncio.create_task(queues.receive())
                 self._polls.add(poll)
@@ -172,6 +178,19 @@ class Worker:
             except InfrastructureError as error:
                 logger().warning("a queue could not be asked", extra={"error": repr(error)})
                 await self._services.clock.sleep(FAULT_PAUSE_SECONDS)
+
+    async def _until_in_time(self) -> None:
+        """Nothing is taken while this machine's clock is off (R11): returns when it is right, or told to stop."""
+        while (offset := clock_off(self._services)) is not None and not self._stop.is_set():
+            count(Metric.CLOCK_OFF)
+            logger().error(f"this machine's clock is {offset:+.1f} s off AWS's: nothing is taken")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOCK_SECONDS):
+                    await self._stop.wait()
+            try:
+                await ask_the_time(self._services, self._class_name)
+            except InfrastructureError as error:
+                logger().warning("AWS could not be asked for the time", extra={"error": repr(error)})
 
     def _begin(self, message: Received, slots: Slots) -> None:
         self._keeper.keep([message])

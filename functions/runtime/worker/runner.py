@@ -26,7 +26,7 @@ from functions.engine.due import (
     on_wake,
     too_early,
 )
-from functions.engine.errors import InfrastructureError, Throttled, Unavailable
+from functions.engine.errors import InfrastructureError, Throttled
 from functions.engine.events import Claimed, Event, MapRang, MapSeen, MapThrottled
 from functions.engine.message import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
 from functions.engine.ports import Condition, FirstClaim, Replaces, RunKey
@@ -36,12 +36,14 @@ from functions.runtime.telemetry import Metric, about, count, logger
 from functions.runtime.terms import terms_of
 from functions.runtime.wiring import Services
 from functions.runtime.worker.attempts import Attempts
+from functions.runtime.worker.clockcheck import clock_off
 from functions.runtime.worker.looks import Looks
 from functions.runtime.worker.shell import Ended, Lost, News, Shell
 from functions.runtime.workflows import WorkflowCache
 
-CLOCK_RESOLUTION = 2.0
-"""Seconds of difference that an answer's `Date` header can't tell from none: it is cut to the second, and late."""
+CLOCK_OFF_SECONDS = 5
+"""How long a message that came to a process whose clock is off waits for another. It is nobody's fault: this does not
+grow and counts nothing. Without any a lone process would spin."""
 
 OUTAGE_DELAY = timedelta(seconds=60)
 """First delay of a message that met an infrastructure fault; it doubles with each further one (R5)."""
@@ -152,7 +154,8 @@ class Runner:
 
     async def _handle(self, received: Received, message: Message) -> Disposition:
         try:
-            self._check_clock()
+            if (offset := clock_off(self._services)) is not None:
+                return await self._decline(received, message, offset)
             if received.receives >= SUSPECT_RECEIVES and not self._is_apart(received):
                 return await self._send_apart(message)
             # An envelope in `resume` was sent apart unread: the record says whether there is anything to be afraid of.
@@ -161,12 +164,6 @@ class Runner:
             return await self._open(received, message)
         except InfrastructureError as error:
             return await self._put_back(received, message, error)
-
-    def _check_clock(self) -> None:
-        """A process whose clock is off AWS's by more than the skew it grants others does no work (R11)."""
-        offset = self._services.clock_offset()
-        if offset is not None and abs(offset) > max(self._services.settings.clock_skew_seconds, CLOCK_RESOLUTION):
-            raise Unavailable(f"this machine's clock is {offset:+.1f} s off AWS's")
 
     # --- decisions ------------------------------------------------------------------------------
 
@@ -320,6 +317,16 @@ class Runner:
     async def _send_apart(self, message: Message) -> Disposition:
         """Move a message to the `resume` queue, where suspects are alone."""
         await self._services.queue.send(QueueName(class_name=message.class_name, role=RESUME), message)
+        return Done()
+
+    async def _decline(self, received: Received, message: Message, offset: float) -> Disposition:
+        """A process whose clock is off works on nothing (R11): others take the message, as if it had not come here."""
+        count(Metric.CLOCK_OFF)
+        logger().error(f"this machine's clock is {offset:+.1f} s off AWS's", extra={"run_id": message.run_id})
+        try:
+            await self._services.queue.send(received.queue, message, delay_seconds=CLOCK_OFF_SECONDS)
+        except InfrastructureError:
+            return Back(seconds=CLOCK_OFF_SECONDS)
         return Done()
 
     async def _put_back(self, received: Received, message: Message, error: InfrastructureError) -> Disposition:
