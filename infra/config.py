@@ -30,6 +30,8 @@ MAX_RECEIVES = 10
 """High, because a throttled mapping burns receives; crashes are counted in the run's record (R7)."""
 BATCH_SIZE = 10
 """SQS's largest batch without a window; waiting for a fuller one would cost latency."""
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+"""What a table may be called (DynamoDB, naming rules)."""
 _STAGE = re.compile(r"[a-z][a-z0-9-]{0,19}")
 FROM_STACK = frozenset({"table", "bucket", "classes", "stage", "service"})
 """Settings that are facts of the stack: context can't override them."""
@@ -37,7 +39,11 @@ FROM_STACK = frozenset({"table", "bucket", "classes", "stage", "service"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """One deployment. `local` is for emulators; `mappings` off leaves the queues to worker processes."""
+    """One deployment.
+
+    `local` is for emulators; `mappings` off leaves the queues to worker processes; `table` names a restored table that
+    takes the place of the stack's own.
+    """
 
     stage: str = "dev"
     stack_name: str = "fanfold-dev"
@@ -50,6 +56,7 @@ class Config:
     requests_per_second: int = 5_000
     reserved: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     kms: str = ""
+    table: str = ""
     alarm_email: str = ""
     bedrock_models: tuple[str, ...] = ()
     classes: Mapping[str, ClassConfig] = field(default_factory=lambda: MappingProxyType({"model": ClassConfig()}))
@@ -60,6 +67,8 @@ class Config:
             raise ValueError(f"architecture: {self.architecture!r} is neither 'arm64' nor 'x86_64'")
         if self.api not in ("http", "rest"):
             raise ValueError(f"api: {self.api!r} is neither 'http' nor 'rest'")
+        if self.table and not _TABLE.fullmatch(self.table):
+            raise ValueError(f"table: {self.table!r} is no table's name")
         if self.requests_per_second < 2:
             raise ValueError("requests_per_second must be at least 2")
         if not _STAGE.fullmatch(self.stage):
@@ -144,6 +153,7 @@ class Config:
             requests_per_second=_number(get, "requests_per_second", 5_000),
             reserved=reserved_of(_object(get, "reserved")),
             kms=key_of(get("kms")),
+            table=str(get("table") or ""),
             alarm_email=str(get("alarm_email") or ""),
             bedrock_models=models_of(get("bedrock_models")),
             classes=classes_of(given, defaults={} if depth is None else {"max_queue_depth": depth}, local=local),

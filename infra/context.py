@@ -9,7 +9,7 @@ from typing import Final
 KEYS: Final = frozenset(
     {
         *("stage", "stack", "settings", "classes", "alarm_email", "bedrock_models", "api", "requests_per_second"),
-        *("kms", "reserved", "tracing", "mappings", "architecture", "local", "layer", "ledger"),
+        *("kms", "table", "reserved", "tracing", "mappings", "architecture", "local", "layer", "ledger"),
     }
 )
 """Every key of ours; docs/operations.md says what each means."""

@@ -25,6 +25,7 @@ from infra.fanout import FanOut
 from infra.function import Function, Package
 from infra.key import USE, Key
 from infra.pool import TAKE, Cluster, Pool
+from infra.processes import Processes
 from infra.queues import Queues
 from infra.sweeper import Sweeper
 from infra.table import DUE_INDEX, LIST_INDEX, Bucket, Table
@@ -59,7 +60,14 @@ class FanfoldStack(Stack):
         self._mark()
         self.key = Key(self, "Key", given=config.kms, disposable=config.disposable) if config.kms else None
         key = self.key.key if self.key else None
-        self.table = Table(self, "Runs", disposable=config.disposable, backups=not config.disposable, key=key)
+        self.table = Table(
+            self,
+            "Runs",
+            disposable=config.disposable,
+            backups=not config.disposable,
+            key=key,
+            restored=config.table,
+        )
         self.queues = {
             class_name: Queues(
                 self,
@@ -130,6 +138,11 @@ class FanfoldStack(Stack):
             if config.classes[class_name].pool == "lambda"
         }
         self.pools = self._pools(package)
+        self.processes = {
+            class_name: Processes(self, f"{class_name.capitalize()}Processes", class_name=class_name)
+            for class_name, given in config.classes.items()
+            if given.pool == "process" and class_name not in self.pools and not config.local
+        }
         self.dead_letter = DeadLetter(self, "DeadLetter", queues=self.queues.values(), package=package)
         self.sweeper = Sweeper(self, "Sweeper", package=package)
         self._grant()
@@ -197,9 +210,11 @@ class FanfoldStack(Stack):
         }
 
     @property
-    def takers(self) -> Mapping[str, Function | Pool]:
-        """What works on runs, by class: a function, or containers. Processes that somebody else runs are not here."""
-        return {**{name: worker.function for name, worker in self.workers.items()}, **self.pools}
+    def takers(self) -> Mapping[str, Function | Pool | Processes]:
+        """What works on runs, by class: a function, containers, or processes that somebody else runs."""
+        functions = {name: worker.function for name, worker in self.workers.items()}
+        takers: dict[str, Function | Pool | Processes] = {**functions, **self.pools, **self.processes}
+        return takers
 
     @property
     def functions(self) -> dict[str, Function]:
@@ -214,7 +229,7 @@ class FanfoldStack(Stack):
         }
 
     @property
-    def users_of_the_bucket(self) -> Sequence[Function | Pool]:
+    def users_of_the_bucket(self) -> Sequence[Function | Pool | Processes]:
         """What reads and writes payloads."""
         batches = [fan_out.function for fan_out in self.fan_outs.values()]
         return [self.api.function, *self.takers.values(), *batches, self.sweeper.function]
@@ -233,7 +248,8 @@ class FanfoldStack(Stack):
         for taker in self.takers.values():
             taker.allow([*READ, *WRITE, "dynamodb:Query"], table)
             taker.allow(SEND, *sources)
-        for class_name, pool in self.pools.items():
+        processes: dict[str, Pool | Processes] = {**self.pools, **self.processes}
+        for class_name, pool in processes.items():
             pool.allow(TAKE, *(queue.queue_arn for queue in self.queues[class_name].sources.values()))
         for class_name, fan_out in self.fan_outs.items():
             fan_out.function.allow(READ, table)
@@ -254,7 +270,8 @@ class FanfoldStack(Stack):
         sweeper.allow(["dynamodb:Query"], *indexes)
         sweeper.allow([*SEND, *LOOK], *sources)
         if self.key:
-            users: list[Function | Pool] = [*self.functions.values(), *self.pools.values()]
+            users: list[Function | Pool | Processes] = [*self.functions.values()]
+            users += [*self.pools.values(), *self.processes.values()]
             for user in users:
                 user.allow(USE, self.key.arn, conditions=self.key.through)
         for each in self.users_of_the_bucket:
@@ -278,5 +295,8 @@ class FanfoldStack(Stack):
                 "Names of the functions' log groups, as JSON",
             ),
         }
+        if self.processes:
+            policies = {name: each.policy.managed_policy_arn for name, each in self.processes.items()}
+            told["WorkerPolicies"] = (json.dumps(policies), "Policies for the roles of worker processes, as JSON")
         for name, (value, description) in told.items():
             CfnOutput(self, name, value=value, description=description)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aws_cdk import CfnElement, CfnResource, Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
@@ -14,20 +16,31 @@ EMPTYING = "Custom::S3AutoDeleteObjectsCustomResourceProvider"
 LIST_INDEX = "list"
 DUE_INDEX = "due"
 TTL_ATTRIBUTE = "x"
+RECOVERY_DAYS: Final = 35
+"""How far back point-in-time recovery reaches (DynamoDB, point-in-time recovery). Payloads that were overwritten or
+removed are kept as long, or a table of then would name what is gone."""
 
 
 class Table(Construct):
     """One pay-per-request table: keys `pk`, `sk`; index `list` finds runs, the sparse index `due` waiting ones.
 
-    Without a `key` it is encrypted by the service's own, which is free.
+    Without a `key` it is encrypted by the service's own, which is free. `restored` names a table that takes its place,
+    one that DynamoDB restored from it: the stack's own stays, and nothing uses it.
     """
 
     def __init__(
-        self, scope: Construct, name: str, *, disposable: bool, backups: bool, key: kms.IKey | None = None
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        disposable: bool,
+        backups: bool,
+        key: kms.IKey | None = None,
+        restored: str = "",
     ) -> None:
         super().__init__(scope, name)
         text = dynamodb.AttributeType.STRING
-        self.table = dynamodb.Table(
+        own = dynamodb.Table(
             self,
             "Table",
             partition_key=dynamodb.Attribute(name="pk", type=text),
@@ -47,12 +60,13 @@ class Table(Construct):
             (LIST_INDEX, "lp", dynamodb.Attribute(name="ls", type=text)),
             (DUE_INDEX, "dp", dynamodb.Attribute(name="ds", type=dynamodb.AttributeType.NUMBER)),
         ):
-            self.table.add_global_secondary_index(
+            own.add_global_secondary_index(
                 index_name=index,
                 partition_key=dynamodb.Attribute(name=partition, type=text),
                 sort_key=sort,
                 projection_type=dynamodb.ProjectionType.KEYS_ONLY,
             )
+        self.table: dynamodb.ITable = dynamodb.Table.from_table_name(self, "Restored", restored) if restored else own
 
     @property
     def arn(self) -> str:
@@ -65,7 +79,10 @@ class Table(Construct):
 
 
 class Bucket(Construct):
-    """A private bucket, TLS only, whose objects expire by age and by nothing else (R15)."""
+    """A private bucket, TLS only, whose objects expire by age and by nothing else (R15).
+
+    One that is not disposable keeps what was overwritten or removed for as long as the table can be taken back.
+    """
 
     def __init__(
         self,
@@ -93,8 +110,11 @@ class Bucket(Construct):
                     id="lifetime",
                     expiration=Duration.days(expire_days),
                     abort_incomplete_multipart_upload_after=Duration.days(1),
-                )
+                    noncurrent_version_expiration=None if disposable else Duration.days(RECOVERY_DAYS),
+                ),
+                *([] if disposable else [s3.LifecycleRule(id="markers", expired_object_delete_marker=True)]),
             ],
+            versioned=not disposable,
             removal_policy=RemovalPolicy.DESTROY if disposable else RemovalPolicy.RETAIN,
             auto_delete_objects=empty_on_delete,
         )

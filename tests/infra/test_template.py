@@ -173,9 +173,10 @@ def test_the_table_is_what_the_items_need(prod: Synthesised) -> None:
 
 def test_no_object_expires_before_the_longest_run(prod: Synthesised) -> None:
     (bucket,) = prod.all("AWS::S3::Bucket").values()
-    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+    rule, markers = bucket["LifecycleConfiguration"]["Rules"]
 
     assert rule["ExpirationInDays"] == MAX_LIFE.days + 30
+    assert markers == {"Id": "markers", "Status": "Enabled", "ExpiredObjectDeleteMarker": True}
 
 
 def test_no_setting_takes_objects_from_runs_that_were_accepted_before_it(synth: Callable[..., Synthesised]) -> None:
