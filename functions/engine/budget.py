@@ -28,8 +28,6 @@ DECISION_BYTES = 8_000_000
 One step more may be under way by then: together that is a tenth of a second."""
 STEP_STARTED = 50
 """Nodes that a step costs beside its expressions when it starts or is skipped."""
-STEP_PAYLOADS = 32_000_000
-"""Most bytes of payloads kept beside the record that one step's expressions may read."""
 DECISION_PAYLOADS = 16_000_000
 """Most bytes of them that the steps of one decision read together, but for one step that needs more."""
 STEP_SECONDS = 2.0
@@ -58,6 +56,11 @@ class Budget:
         self.bytes = bytes
         self._clock = clock
         self._until = 0.0 if clock is None else clock() + STEP_SECONDS
+
+    @property
+    def noticeable(self) -> bool:
+        """Whether so much is spent that somebody may have been kept waiting: a hundredth."""
+        return self.nodes < STEP_NODES * 0.99 or self.bytes < STEP_BYTES * 0.99
 
     def spend(self, nodes: int, bytes: int = 0) -> None:
         """Pay for what comes next. Raises `Refused` once more is asked than there was."""
@@ -102,29 +105,38 @@ class Budget:
 
 
 class Allowance:
-    """What one decision may spend and read, step by step."""
+    """What one decision may spend and read, step by step. No step may read more than `max_read_bytes` of payloads.
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    `reading` has the bytes of those that the step has read, by their key.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None, *, max_read_bytes: int | None = None) -> None:
         self.step = Budget(clock=clock)
         self._clock = clock
         self._until = 0.0 if clock is None else clock() + DECISION_SECONDS
         self._nodes = 0
         self._bytes = 0
+        self._max_read_bytes = max_read_bytes
         self._read: dict[str, int] = {}
-        self._reading: dict[str, int] = {}
+        self.reading: dict[str, int] = {}
         self._begun = False
+
+    @property
+    def payloads(self) -> int:
+        """Bytes of payloads that the step has read."""
+        return sum(self.reading.values())
 
     @property
     def taken(self) -> int:
         """Bytes of payloads that the step has read, and text that it has gone through or made."""
-        return sum(self._reading.values()) + STEP_BYTES - self.step.bytes
+        return self.payloads + STEP_BYTES - self.step.bytes
 
     def next(self) -> Budget:
         """The budget of the step that comes next. Raises `PutOff` once there is nothing left for one."""
         self._nodes += STEP_NODES - self.step.nodes
         self._bytes += STEP_BYTES - self.step.bytes
-        self._read |= self._reading
-        self.step, self._reading = Budget(clock=self._clock), {}
+        self._read |= self.reading
+        self.step, self.reading = Budget(clock=self._clock), {}
         late = self._begun and self._clock is not None and self._clock() > self._until
         if late or self._nodes >= DECISION_NODES or self._bytes >= DECISION_BYTES:
             raise PutOff
@@ -137,12 +149,12 @@ class Allowance:
 
         Raises `Refused` when they are more than any step may read.
         """
-        self._reading |= {ref.key: ref.bytes for ref in payloads}
-        mine = sum(self._reading.values())
-        if mine > STEP_PAYLOADS:
-            raise Refused(f"it reads {mine:,} bytes of payloads; the limit of a step is {STEP_PAYLOADS:,}")
-        if self._read and sum((self._read | self._reading).values()) > DECISION_PAYLOADS:
-            self._reading = {}
+        self.reading |= {ref.key: ref.bytes for ref in payloads}
+        mine = self.payloads
+        if self._max_read_bytes is not None and mine > self._max_read_bytes:
+            raise Refused(f"it reads {mine:,} bytes of payloads; the limit of a step is {self._max_read_bytes:,}")
+        if self._read and sum((self._read | self.reading).values()) > DECISION_PAYLOADS:
+            self.reading = {}
             raise PutOff
 
 

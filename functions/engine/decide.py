@@ -86,7 +86,7 @@ def decide(
     Raises `ValuesMissing` when an expression needs a payload that is not in `loaded`, and
     `IllegalMove` for a claim of a run that can't be claimed.
     """
-    draft = Draft(run, workflow, now, terms, Allowance(clock))
+    draft = Draft(run, workflow, now, terms, Allowance(clock, max_read_bytes=terms.max_read_bytes))
     draft.goes_on = goes_on
     for event in events:
         if isinstance(event, Move):

@@ -92,9 +92,17 @@ class Draft:
         horizon = self.terms.horizon
         return horizon is None or self.now + timedelta(seconds=step.timeout_seconds) <= horizon
 
-    def evaluate(self, template: Template, loaded: Loaded) -> Json:
+    def evaluate(self, template: Template, loaded: Loaded, *, max_bytes: int | None = None) -> Json:
         """The template's value, for the step that is its turn. Raises as `scope.evaluate` does."""
-        return evaluate(template, self.run, self.steps, loaded, self.allowance)
+        return evaluate(
+            template,
+            self.run,
+            self.steps,
+            loaded,
+            self.allowance,
+            max_bytes=self.terms.max_read_bytes if max_bytes is None else max_bytes,
+            counted=max_bytes is not None,
+        )
 
     def fails_for_time(self, step: Step) -> bool:
         """There is no time for an attempt here; where no worker of the class ever has it, the step fails.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from functions.engine.budget import Budget, Refused
 from functions.engine.errors import Problem
-from functions.engine.query import Expression, ExpressionError, compile_expression
-from functions.engine.values import Json
+from functions.engine.query import Expression, ExpressionError, TooLarge, compile_expression
+from functions.engine.values import Json, dump
 
 __all__ = [
     "MAX_DEPTH",
@@ -18,6 +19,7 @@ __all__ = [
     "Place",
     "Reading",
     "Template",
+    "TooLarge",
     "compile_template",
     "escape",
     "read",
@@ -27,6 +29,8 @@ MAX_DEPTH = 32
 """Deepest nesting of a template's JSON. Evaluation recurses, so that it has to have an end."""
 MAX_TEXT = 5_000_000
 """Longest text, in characters, that putting values into a string may give: the biggest payload there is."""
+_MEASURED = 4
+"""Writing a value only to see how long it is takes so many times as long as going through a text of that length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +64,8 @@ class Template:
 
     `roots` are the names at the root of the scope that it reads (`input`, `steps`, `run`, `item`,
     `index`), `steps` every step it mentions, `outputs` those of them whose output it may read.
-    `single` says that it is one string with one ${…} and nothing else. Two templates are equal
-    when their `source` is.
+    `single` says that it is one string with one ${…} and nothing else, `expressions` how many there are.
+    Two templates are equal when their `source` is.
     """
 
     source: Json
@@ -69,16 +73,28 @@ class Template:
     steps: frozenset[str] = field(compare=False)
     outputs: frozenset[str] = field(compare=False)
     single: bool = field(compare=False)
+    expressions: int = field(compare=False)
     _node: _Node = field(repr=False, compare=False)
 
-    def evaluate(self, scope: Mapping[str, Json], budget: Budget | None = None) -> Json:
+    def evaluate(
+        self,
+        scope: Mapping[str, Json],
+        budget: Budget | None = None,
+        *,
+        max_bytes: int | None = None,
+        sizes: Mapping[int, int] = MappingProxyType({}),
+    ) -> Json:
         """The tree with every ${…} replaced; what the scope has not is null. Raises `ExpressionError`.
 
-        What is evaluated within one budget shares it. The result shares parts with the scope and the template: treat
-        all three as immutable.
+        What is evaluated within one budget shares it. With `max_bytes` the result has at most so many bytes of JSON,
+        counted part by part while it is made; `TooLarge` otherwise. `sizes` has those of values in the scope that are
+        known, by their identity. The result shares parts with the scope and
+        the template: treat all three as immutable.
         """
+        budget = Budget() if budget is None else budget
+        room = None if max_bytes is None else _Room(max_bytes, sizes, budget)
         try:
-            return _evaluate(self._node, scope, Budget() if budget is None else budget)
+            return _evaluate(self._node, scope, budget, room)
         except Refused as error:
             raise ExpressionError(str(error)) from error
 
@@ -112,6 +128,7 @@ def compile_template(source: Json, pointer: str) -> tuple[Template | None, list[
         steps=frozenset().union(*(e.steps for _, e in reading.places)),
         outputs=frozenset().union(*(e.outputs for _, e in reading.places)),
         single=reading.single,
+        expressions=len(reading.places),
         _node=reading._node,
     )
     return template, []
@@ -216,18 +233,51 @@ def _end(text: str, at: int) -> int:
     return -1
 
 
-def _evaluate(node: _Node, scope: Mapping[str, Json], budget: Budget) -> Json:
+class _Room:
+    """Bytes of JSON that may still be made. `sizes` has those that are known, by the identity of the value."""
+
+    def __init__(self, bytes: int, sizes: Mapping[int, int], budget: Budget) -> None:
+        self._most = self._left = bytes
+        self._sizes = dict(sizes)
+        self._budget = budget
+
+    def take(self, bytes: int) -> None:
+        """Raises `TooLarge` once there is no more."""
+        self._left -= bytes
+        if self._left < 0:
+            raise TooLarge(f"it has more than {self._most:,} bytes of JSON, the limit")
+
+    def put(self, value: Json, *, shared: bool) -> Json:
+        """Take what a value needs; one that is `shared` with the scope is measured once, however often it occurs."""
+        size = self._sizes.get(id(value)) if shared else None
+        if size is None:
+            # A text has at least a byte for each character.
+            size = len(value) if isinstance(value, str) and len(value) > self._left else len(dump(value))
+            self._budget.spend(0, _MEASURED * size)
+            if shared:
+                self._sizes[id(value)] = size
+        self.take(size)
+        return value
+
+
+def _evaluate(node: _Node, scope: Mapping[str, Json], budget: Budget, room: _Room | None) -> Json:
     match node:
-        case _Constant():
-            return node.value
-        case Expression():
-            return node.evaluate(scope, budget)
-        case _Text():
-            return _join(node, scope, budget)
         case _Array():
-            return [_evaluate(item, scope, budget) for item in node.items]
+            if room is not None:
+                room.take(max(2, 1 + len(node.items)))
+            return [_evaluate(item, scope, budget, room) for item in node.items]
         case _Object():
-            return {key: _evaluate(member, scope, budget) for key, member in node.members.items()}
+            if room is not None:
+                room.take(max(2, 1 + len(node.members)) + sum(1 + len(dump(key)) for key in node.members))
+            return {key: _evaluate(member, scope, budget, room) for key, member in node.members.items()}
+        case _Constant():
+            return node.value if room is None else room.put(node.value, shared=True)
+        case Expression():
+            value = node.evaluate(scope, budget)
+            return value if room is None else room.put(value, shared=node.plain)
+        case _Text():
+            value = _join(node, scope, budget)
+            return value if room is None else room.put(value, shared=False)
 
 
 def _join(node: _Text, scope: Mapping[str, Json], budget: Budget) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from functions.engine.budget import Budget
 from functions.engine.errors import InvalidDocument
 from functions.engine.expressions import Template, compile_template
 from functions.engine.values import BlobRef, Json, Value, dump
@@ -42,6 +43,12 @@ class Via(StrEnum):
     AUTO = "auto"  # few items in the worker that holds the run, many through Step Functions
     INLINE = "inline"  # in the worker that holds the run
     STEP_FUNCTIONS = "stepfunctions"  # in functions of their own; the run is let go meanwhile
+
+
+MAX_ITEM_BYTES = 40_000_000
+COUNTED_OVER = 10
+"""An item's input has at most so many bytes of JSON. They are counted where it has more than so many expressions: each
+may pick all that a step reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +173,10 @@ def plan_of(items: Sequence[Json], scope: Mapping[str, Json]) -> Json:
     return {"items": list(items), "scope": dict(scope)}
 
 
-def item_input(template: Template, plan: Json, index: int) -> Json:
+def item_input(template: Template, plan: Json, index: int, budget: Budget | None = None) -> Json:
     """What an item's task is given. Raises `ExpressionError`."""
-    return template.evaluate({**plan["scope"], "item": plan["items"][index], "index": index})
+    scope = {**plan["scope"], "item": plan["items"][index], "index": index}
+    return template.evaluate(scope, budget, max_bytes=MAX_ITEM_BYTES if template.expressions > COUNTED_OVER else None)
 
 
 def digest(plan: Value) -> str:

@@ -38,7 +38,7 @@ def begin_map(draft: Draft, step: Step, loaded: Loaded) -> bool:
         items = draft.evaluate(step.map.over, loaded)
         scope = scope_of(step.input, draft.run, draft.steps, loaded, draft.allowance)
     except ExpressionError as error:
-        draft.fail_step(step, Fault(type="expression_error", message=str(error)))
+        draft.fail_step(step, Fault(type=error.fault, message=str(error)))
         return True
     if fault := _refusal(items, draft.terms.max_map_items):
         draft.fail_step(step, fault)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functions.engine.budget import PutOff
 from functions.engine.draft import Draft
 from functions.engine.effects import Ring, StartAttempt
-from functions.engine.expressions import ExpressionError
+from functions.engine.expressions import ExpressionError, TooLarge
 from functions.engine.journal import EventType
 from functions.engine.maps import begin_map
 from functions.engine.missing import put_off
@@ -151,7 +151,7 @@ def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
         try:
             wanted = _truth(draft.evaluate(step.when, loaded))
         except ExpressionError as error:
-            draft.fail_step(step, Fault(type="expression_error", message=str(error)))
+            draft.fail_step(step, Fault(type=error.fault, message=str(error)))
             return True
         if not wanted:
             draft.settle(step.name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
@@ -178,7 +178,7 @@ def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
         # A map that goes on in another worker has its items pinned.
         value = draft.evaluate(step.input, loaded) if step.map is None else None
     except ExpressionError as error:
-        draft.fail_step(step, Fault(type="expression_error", message=str(error)))
+        draft.fail_step(step, Fault(type=error.fault, message=str(error)))
         return True
     attempt = state.attempts + 1
     draft.step(
@@ -209,13 +209,13 @@ def _finish(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
     if workflow.output is not None:
         try:
             draft.allowance.next()
-            output = draft.evaluate(workflow.output, loaded)
+            output = draft.evaluate(workflow.output, loaded, max_bytes=draft.terms.max_output_bytes)
         except PutOff:
             draft.more = True
             return
         except ExpressionError as error:
-            fault = Fault(type="expression_error", message=f"the workflow's output: {error}")
-            draft.fail(Reason.STEP_FAILED, fault)
+            kind = "output_too_large" if isinstance(error, TooLarge) else error.fault
+            draft.fail(Reason.STEP_FAILED, Fault(type=kind, message=f"the workflow's output: {error}"))
             return
     draft.succeed(output)
 

@@ -30,7 +30,16 @@ _PLAIN = frozenset({"field", "subexpression", "index_expression", "index"})
 
 
 class ExpressionError(FanfoldError):
-    """An expression could not be evaluated over this run's values; the message is for people."""
+    """An expression could not be evaluated over this run's values; the message is for people.
+
+    `fault` is the type of the failure it means.
+    """
+
+    fault = "expression_error"
+
+
+class TooLarge(ExpressionError):
+    """What an expression is a part of would have more bytes of JSON than it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 
 from functions.engine.workflow import Jitter, RetryPolicy
@@ -19,13 +20,18 @@ def delay(policy: RetryPolicy, *, failures: int, chance: float, after_seconds: f
     if after_seconds is not None:
         # Bounded as a number: a timedelta can't hold every float.
         return _whole(min(max(0.0, after_seconds), LONGEST_ASKED.total_seconds()))
-    seconds = policy.max_backoff_seconds
-    # factor^n overflows for a long series of failures; it has passed the bound long before.
-    if policy.factor == 1 or failures < 64:
-        seconds = min(seconds, policy.backoff_seconds * policy.factor ** (failures - 1))
+    seconds = min(policy.max_backoff_seconds, policy.backoff_seconds * _power(policy.factor, failures - 1))
     if policy.jitter is Jitter.FULL:
         seconds *= chance
     return _whole(seconds)
+
+
+def _power(factor: float, exponent: int) -> float:
+    """The factor's power; the largest number there is where it would be larger, which passes every longest delay."""
+    try:
+        return factor**exponent
+    except OverflowError:
+        return sys.float_info.max
 
 
 def _whole(seconds: float) -> timedelta:

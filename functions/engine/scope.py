@@ -10,15 +10,35 @@ from functions.engine.run import Run, StepState, fault_view
 from functions.engine.steps import Steps
 from functions.engine.values import BlobRef, Json, Loaded, Value, ValuesMissing, resolve
 
+MAX_HEAD_BYTES = 400_000
+"""The most a record holds itself: DynamoDB's limit of an item."""
 
-def evaluate(template: Template, run: Run, steps: Steps, loaded: Loaded, allowance: Allowance | None = None) -> Json:
+
+def evaluate(
+    template: Template,
+    run: Run,
+    steps: Steps,
+    loaded: Loaded,
+    allowance: Allowance | None = None,
+    *,
+    max_bytes: int | None = None,
+    counted: bool = True,
+) -> Json:
     """The template's value for the run with these steps, out of the budget of the step that is its turn.
 
-    Only what the template names is put in front of it. Raises `ValuesMissing` for payloads that
-    are not loaded, `ExpressionError` when an expression fails, `PutOff` when the decision has read enough.
+    Only what the template names is put in front of it. Raises `ValuesMissing` for payloads that are not loaded,
+    `ExpressionError` when an expression fails or gives over `max_bytes`, `PutOff` when the decision has read enough.
+    Without `counted` the bytes are counted only where they may come to so many: that takes the time of writing them.
     """
     scope = scope_of(template, run, steps, loaded, allowance)
-    return template.evaluate(scope, None if allowance is None else allowance.step)
+    if allowance is None or max_bytes is None:
+        return template.evaluate(scope, None if allowance is None else allowance.step)
+    # Each expression may pick all that was read, and all that the record holds.
+    can_be = template.expressions * (allowance.payloads + MAX_HEAD_BYTES)
+    if not counted and can_be <= max_bytes:
+        return template.evaluate(scope, allowance.step)
+    sizes = {id(loaded[key]): size for key, size in allowance.reading.items() if key in loaded}
+    return template.evaluate(scope, allowance.step, max_bytes=max_bytes, sizes=sizes)
 
 
 def scope_of(

@@ -34,7 +34,9 @@ class Terms:
     `skew` is how far two honest clocks may differ; `suspend_after` is the longest wait a worker
     sits out holding the run; `max_crashes` is how many crashes in a row, or interruptions of one
     step, end a run; `retention` is how long an ended run's row lives, `max_life` the longest a run
-    goes on after its acceptance, however often it is paused or redriven (R15). A map has at most `max_map_items`;
+    goes on after its acceptance, however often it is paused or redriven (R15). A run's output has at most
+    `max_output_bytes` of JSON; the expressions of one step read at most `max_read_bytes` of payloads kept beside the
+    record, and make no larger input. A map has at most `max_map_items`;
     one of fewer than `inline_map_items` stays with its worker, and elsewhere no batch has more than
     `map_batch` items. `fan_out` has the classes that can map elsewhere, and the longest attempt at an item, in
     seconds, there. `missing` has the tasks that this worker can't call, and why: a step of such a task is put off, and
@@ -50,6 +52,8 @@ class Terms:
     retention: timedelta
     max_life: timedelta = MAX_LIFE
     horizon: datetime | None = None
+    max_output_bytes: int = 4_000_000
+    max_read_bytes: int = 40_000_000
     max_map_items: int = 10_000
     inline_map_items: int = 50
     map_batch: int = 25

@@ -19,7 +19,7 @@ def open_wait(draft: Draft, step: Step, loaded: Loaded) -> None:
     try:
         until = _until(draft, step, loaded)
     except ExpressionError as error:
-        draft.fail_step(step, Fault(type="expression_error", message=str(error)))
+        draft.fail_step(step, Fault(type=error.fault, message=str(error)))
         return
     except ValueError as error:
         draft.fail_step(step, Fault(type="invalid_time", message=str(error)))

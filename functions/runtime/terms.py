@@ -30,6 +30,9 @@ def terms_of(
         retention=timedelta(days=settings.retention_days),
         max_life=timedelta(days=settings.max_life_days),
         horizon=horizon,
+        max_output_bytes=settings.max_output_bytes,
+        # The outputs of a map's items may come together to more than one output.
+        max_read_bytes=settings.max_map_bytes + 2 * settings.max_output_bytes,
         max_map_items=settings.max_map_items,
         inline_map_items=settings.inline_map_items,
         map_batch=settings.map_batch,

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from functions.engine import budget
+from functions.engine import budget, fanout
 from functions.engine.decide import Decision, decide
 from functions.engine.effects import StartAttempt
 from functions.engine.events import AttemptSucceeded, Claimed, Noticed
 from functions.engine.run import Reason, Status
 from functions.engine.values import BlobRef, ValuesMissing
 from functions.runtime.settings import Settings
+from functions.runtime.worker import items
 from functions.runtime.worker.executions import Executions
 from tests.support.faults import Fault
 from tests.support.game import TERMS, Game, a_flow
@@ -152,7 +153,7 @@ def success(game: Game, step: str, out: Any) -> Any:
 
 
 def test_a_step_that_reads_more_than_any_may_fails_and_nothing_is_loaded_for_it() -> None:
-    needs = [f"p{n}" for n in range(9)]
+    needs = [f"p{n}" for n in range(11)]
     steps: dict[str, Any] = {name: {} for name in needs}
     steps["all"] = {"needs": needs, "input": [f"${{steps.{name}.output}}" for name in needs]}
     game = Game(a_flow(steps)).claim()
@@ -161,7 +162,7 @@ def test_a_step_that_reads_more_than_any_may_fails_and_nothing_is_loaded_for_it(
     assert (game.run.status, game.run.reason) == (Status.FAILED, Reason.STEP_FAILED)
     assert game.run.error is not None
     assert game.run.error.type == "expression_error"
-    assert "36,000,000 bytes of payloads; the limit of a step is 32,000,000" in game.run.error.message
+    assert "44,000,000 bytes of payloads; the limit of a step is 40,000,000" in game.run.error.message
 
 
 # --- the end, and no time -------------------------------------------------------------------------------------------
@@ -267,5 +268,34 @@ async def test_no_more_large_inputs_are_in_memory_than_attempts_can_run_at_once(
     assert alive[1] == 3
 
 
+@virtually
+async def test_others_have_their_turn_between_costly_inputs_of_a_maps_items(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns, made = [0], []
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    def item_input(*given: Any) -> Any:
+        made.append(turns[0])
+        return fanout.item_input(*given)
+
+    monkeypatch.setattr(items, "item_input", item_input)
+    mapped = {"task": "core.echo", "over": "${input}", "input": "${length(sort_by(item, &@)[::0])}"}
+    step = {"map": {**mapped, "max_concurrency": 20}, "on_failure": "continue"}
+    world = World()
+    envelope = await world.submit(await world.register({"steps": {"a": step}}), [list(range(9_000))] * 20)
+    process = world.process()
+    (message,) = await process.receive()
+    watching = asyncio.create_task(others())
+    await process.take(message)
+    watching.cancel()
+    assert (await world.row(envelope)).status is Status.SUCCEEDED
+    assert len(set(made)) == len(made) == 20
+
+
 def test_the_limits_are_those_of_the_documentation() -> None:
-    assert (budget.STEP_NODES, budget.STEP_BYTES, budget.STEP_PAYLOADS) == (400_000, 32_000_000, 32_000_000)
+    assert (budget.STEP_NODES, budget.STEP_BYTES, TERMS.max_read_bytes) == (400_000, 32_000_000, 40_000_000)

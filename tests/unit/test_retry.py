@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from functions.engine.retry import LONGEST_ASKED, delay
 from functions.engine.run import Reason, Status
@@ -137,3 +139,33 @@ def test_a_step_that_succeeds_after_a_failure_shows_no_error() -> None:
     game.succeed("a")
     assert game.run.status is Status.SUCCEEDED
     assert game.run.steps["a"].error is None
+
+
+def undisturbed(policy: RetryPolicy, failures: int) -> timedelta:
+    return delay(policy, failures=failures, chance=0.0, after_seconds=None)
+
+
+policies = st.builds(
+    RetryPolicy,
+    max_attempts=st.just(10_000),
+    backoff_seconds=st.sampled_from([0.001, 0.5, 1.0, 60.0, 86_400.0]),
+    factor=st.sampled_from([1.0, 1.000001, 1.01, 1.1, 1.5, 2.0, 3.7, 10.0, 100.0]) | st.floats(1.0, 10.0),
+    max_backoff_seconds=st.sampled_from([86_400.0, 30 * 86_400.0]),
+    jitter=st.just(Jitter.NONE),
+)
+
+
+@given(policy=policies, failures=st.integers(1, 200) | st.sampled_from([62, 63, 64]))
+def test_delays_grow_by_the_factor_up_to_the_longest_and_never_leap(policy: RetryPolicy, failures: int) -> None:
+    now, then = undisturbed(policy, failures), undisturbed(policy, failures + 1)
+    grain = timedelta(milliseconds=1)
+    assert now <= then <= now * policy.factor + grain * (policy.factor + 1)
+    assert then <= timedelta(seconds=policy.max_backoff_seconds) + grain
+
+
+def test_a_factor_just_above_one_has_not_come_to_the_longest_delay_at_the_64th_failure() -> None:
+    policy = RetryPolicy(backoff_seconds=1.0, factor=1.01, max_backoff_seconds=86_400.0, jitter=Jitter.NONE)
+    assert [undisturbed(policy, n).total_seconds() for n in (63, 64, 65)] == [
+        round(1.01 ** (n - 1), 3) for n in (63, 64, 65)
+    ]
+    assert undisturbed(policy, 10_000) == timedelta(days=1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from functions.engine.budget import Budget
 from functions.engine.expressions import ExpressionError
 from functions.engine.fanout import ItemError, ItemResult, item_input
 from functions.engine.retry import delay
@@ -51,13 +53,14 @@ class Items:
         self._step = step
         self._plan = plan
         self._horizon = horizon
+        self._making = asyncio.Lock()
 
     async def work(self, index: int) -> ItemResult | Unfinished:
         """The item's end, after as many attempts as its step grants it, or as there is time for."""
         try:
-            value = item_input(self._step.input, self._plan, index)
+            value = await self._input(index)
         except ExpressionError as error:
-            return _failed(index, Fault(type="expression_error", message=str(error)))
+            return _failed(index, Fault(type=error.fault, message=str(error)))
         fault: Fault | None = None
         pause = timedelta(0)
         for number in range(1, self._step.retry.max_attempts + 1):
@@ -78,6 +81,16 @@ class Items:
             pause = min(wait, LONGEST_PAUSE)
         assert fault is not None, "a step grants at least one attempt"
         return _failed(index, fault)
+
+    async def _input(self, index: int) -> Json:
+        """What the item is given. Many items are worked on at once: what is costly is made for one after the other."""
+        budget = Budget()
+        async with self._making:
+            try:
+                return item_input(self._step.input, self._plan, index, budget)
+            finally:
+                if budget.noticeable:
+                    await asyncio.sleep(0)
 
     def _time_for(self, pause: timedelta) -> bool:
         horizon = self._horizon()
