@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 def build(services: Services) -> Callable[[object, object], Answer]:
     """The sweeper on these services, called as Lambda calls a handler; it returns the pass's report."""
     terms = terms_of(services.settings)
-    settle = Settler(services, WorkflowCache(services.catalog, services.settings.classes), terms)
+    settle = Settler(services, WorkflowCache(services.catalog, services.settings.classes, aside=services.aside), terms)
 
     def run(event: object, context: object) -> Answer:
         try:

@@ -25,6 +25,10 @@ DEFAULT_MAX_ATTEMPTS = 3
 MAX_BYTES = 2_000_000
 """Longest document as compact JSON: it has to fit into one DynamoDB item (400 KB) with room to spare."""
 MAX_STEPS = 10_000
+MAX_EXPRESSIONS = 20_000
+MAX_NODES = 200_000
+"""Most expressions of a document, and nodes of their syntax trees: an expression of ten costs a process a quarter of a
+millisecond, and two kilobytes."""
 MAX_DEPTH = 40
 """Deepest nesting of a document: a template's own limit and the levels above it."""
 MAX_ATTEMPTS = 100
@@ -76,13 +80,15 @@ def _unreadable(document: Json) -> Problem | None:
     if level:
         return Problem(pointer="", detail=f"the document is nested deeper than {MAX_DEPTH} levels")
     try:
-        size = len(dump(document))
+        data = dump(document)
     except (TypeError, ValueError) as error:
         return Problem(pointer="", detail=f"the document is not JSON: {error}")
-    if size > MAX_BYTES:
-        return Problem(
-            pointer="", detail=f"the document has {size:,} bytes as compact JSON; the limit is {MAX_BYTES:,}"
-        )
+    for many, most, what in (
+        (len(data), MAX_BYTES, "bytes as compact JSON"),
+        (data.count(b"${"), MAX_EXPRESSIONS, "expressions"),
+    ):
+        if many > most:
+            return Problem(pointer="", detail=f"the document has {many:,} {what}; the limit is {most:,}")
     return None
 
 
@@ -94,6 +100,7 @@ class _Checker:
         self._not_loaded = not_loaded
         self._classes = classes
         self._found = Findings()
+        self._nodes = 0
         self._add = self._found.add
         self._max_step_seconds: float | None = None
         self._class_name = DEFAULT_CLASS
@@ -283,13 +290,21 @@ class _Checker:
                 self._add(pointer, f"step `{mentioned}` is not upstream of `{name}`; add it to `needs`")
 
     def _expressions(self, source: Json, pointer: str, *, in_map: bool = False) -> Reading:
-        reading = read(source, pointer)
+        reading = read(source, pointer, max_nodes=MAX_NODES - self._nodes)
+        self._count(reading.places)
         for problem in reading.problems:
             self._add(problem.pointer, problem.detail)
         for at, expression in () if in_map else reading.places:
             for root in sorted(expression.roots & {"item", "index"}):
                 self._add(at, f"`{root}` is there only inside a map")
         return reading
+
+    def _count(self, places: Sequence[Place]) -> None:
+        """Every expression is kept in memory, by every process that works on the workflow."""
+        before = self._nodes
+        self._nodes += sum(expression.nodes for _, expression in places)
+        if self._nodes > MAX_NODES >= before:
+            self._add("", f"the document's expressions have more than {MAX_NODES:,} parts together, the limit")
 
     def _step_timeout(self, source: Json, pointer: str) -> None:
         seconds = self._found.duration(source, pointer)

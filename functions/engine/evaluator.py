@@ -7,6 +7,7 @@ What a node means is what it means there, and a test compares the two.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from jmespath.visitor import TreeInterpreter
@@ -32,7 +33,12 @@ def _true(value: Json) -> bool:
 
 
 def _field(node: Tree) -> Evaluate:
-    name = node["value"]
+    return _named(node["value"])
+
+
+@lru_cache(maxsize=1_024)
+def _named(name: str) -> Evaluate:
+    """One function for each name: documents name the same fields again and again."""
     return lambda value, budget: value.get(name) if isinstance(value, dict) else None
 
 
@@ -76,6 +82,8 @@ def _slice(node: Tree) -> Evaluate:
 
 def _chain(node: Tree) -> Evaluate:
     """One after the other, each over what the last one gave."""
+    if all(child["type"] == "field" for child in node["children"]):
+        return _path(tuple(child["value"] for child in node["children"]))
     parts = tuple(map(build, node["children"]))
     cost = 1 + len(parts)
 
@@ -86,6 +94,18 @@ def _chain(node: Tree) -> Evaluate:
         return value
 
     return chain
+
+
+def _path(names: tuple[str, ...]) -> Evaluate:
+    cost = 1 + len(names)
+
+    def path(value: Json, budget: Budget) -> Json:
+        budget.spend(cost)
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    return path
 
 
 def _comparator(node: Tree) -> Evaluate:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from functions.engine.budget import Budget, Refused
 from functions.engine.errors import Problem
-from functions.engine.query import Expression, ExpressionError, TooLarge, compile_expression
+from functions.engine.query import Expression, ExpressionError, TooLarge, compile_expression, same_set
 from functions.engine.values import Json, dump
 
 __all__ = [
@@ -64,8 +64,8 @@ class Template:
 
     `roots` are the names at the root of the scope that it reads (`input`, `steps`, `run`, `item`,
     `index`), `steps` every step it mentions, `outputs` those of them whose output it may read.
-    `single` says that it is one string with one ${…} and nothing else, `expressions` how many there are.
-    Two templates are equal when their `source` is.
+    `single` says that it is one string with one ${…} and nothing else, `expressions` how many there are,
+    `nodes` of how many nodes together. Two templates are equal when their `source` is.
     """
 
     source: Json
@@ -74,6 +74,7 @@ class Template:
     outputs: frozenset[str] = field(compare=False)
     single: bool = field(compare=False)
     expressions: int = field(compare=False)
+    nodes: int = field(compare=False)
     _node: _Node = field(repr=False, compare=False)
 
     def evaluate(
@@ -109,10 +110,21 @@ class Reading:
     _node: _Node = field(repr=False)
 
 
-def read(source: Json, pointer: str) -> Reading:
-    """Look through a JSON value that stands at `pointer`. Keys are taken as they are; only values are looked at."""
+class _Places(list[Place]):
+    """The expressions found so far, and how many nodes more they may have together (None: any number)."""
+
+    def __init__(self, room: int | None) -> None:
+        super().__init__()
+        self.room = room
+
+
+def read(source: Json, pointer: str, *, max_nodes: int | None = None) -> Reading:
+    """Look through a JSON value that stands at `pointer`. Keys are taken as they are; only values are looked at.
+
+    Once its expressions have more than `max_nodes` together, the rest of them is left.
+    """
     problems: list[Problem] = []
-    places: list[Place] = []
+    places = _Places(max_nodes)
     node = _compile(source, pointer, 0, problems, places)
     return Reading(problems=tuple(problems), places=tuple(places), single=isinstance(node, Expression), _node=node)
 
@@ -124,17 +136,18 @@ def compile_template(source: Json, pointer: str) -> tuple[Template | None, list[
         return None, list(reading.problems)
     template = Template(
         source=source,
-        roots=frozenset().union(*(e.roots for _, e in reading.places)),
-        steps=frozenset().union(*(e.steps for _, e in reading.places)),
-        outputs=frozenset().union(*(e.outputs for _, e in reading.places)),
+        roots=same_set(frozenset().union(*(e.roots for _, e in reading.places))),
+        steps=same_set(frozenset().union(*(e.steps for _, e in reading.places))),
+        outputs=same_set(frozenset().union(*(e.outputs for _, e in reading.places))),
         single=reading.single,
         expressions=len(reading.places),
+        nodes=sum(e.nodes for _, e in reading.places),
         _node=reading._node,
     )
     return template, []
 
 
-def _compile(source: Json, pointer: str, depth: int, problems: list[Problem], places: list[Place]) -> _Node:
+def _compile(source: Json, pointer: str, depth: int, problems: list[Problem], places: _Places) -> _Node:
     if depth > MAX_DEPTH:
         problems.append(Problem(pointer=pointer, detail=f"nested deeper than {MAX_DEPTH} levels"))
         return _Constant(value=None)
@@ -163,7 +176,7 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _compile_text(text: str, pointer: str, problems: list[Problem], places: list[Place]) -> _Node:
+def _compile_text(text: str, pointer: str, problems: list[Problem], places: _Places) -> _Node:
     if "${" not in text:
         return _Constant(value=text)
     parts: list[str | Expression] = []
@@ -176,11 +189,15 @@ def _compile_text(text: str, pointer: str, problems: list[Problem], places: list
                 Problem(pointer=pointer, detail="`${` is not closed by `}` (for a literal one write `$${`)")
             )
             continue
+        if places.room is not None and places.room < 0:
+            break
         expression, details = compile_expression(piece[2:-1])
         problems.extend(Problem(pointer=pointer, detail=detail) for detail in details)
         if expression is not None:
             parts.append(expression)
             places.append((pointer, expression))
+            if places.room is not None:
+                places.room -= expression.nodes
     match parts:
         case [Expression() as expression]:
             return expression

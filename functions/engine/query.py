@@ -44,13 +44,17 @@ class TooLarge(ExpressionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """A compiled expression: `roots` it reads, `steps` it mentions, `outputs` the steps whose output it may read."""
+    """A compiled expression: `roots` it reads, `steps` it mentions, `outputs` the steps whose output it may read.
+
+    `plain` says that it only picks a part of a value, `nodes` how many its syntax tree has.
+    """
 
     text: str
     roots: frozenset[str]
     steps: frozenset[str]
     outputs: frozenset[str]
     plain: bool
+    nodes: int
     _evaluate: Evaluate = field(repr=False, compare=False)
 
     def evaluate(self, scope: Mapping[str, Json], budget: Budget | None = None) -> Json:
@@ -109,15 +113,23 @@ def compile_expression(text: str) -> tuple[Expression | None, tuple[str, ...]]:
     details = [*found.problems, *_wrong_calls(tree)]
     if details:
         return None, tuple(f"`{shown}`: {detail}" for detail in dict.fromkeys(details))
+    kinds = [node["type"] for node in walk(tree)]
     expression = Expression(
         text=text,
-        roots=frozenset(found.roots),
-        steps=frozenset(found.steps),
-        outputs=frozenset(found.outputs),
-        plain=all(node["type"] in _PLAIN for node in walk(tree)),
+        roots=same_set(frozenset(found.roots)),
+        steps=same_set(frozenset(found.steps)),
+        outputs=same_set(frozenset(found.outputs)),
+        plain=all(kind in _PLAIN for kind in kinds),
+        nodes=len(kinds),
         _evaluate=build(tree),
     )
     return expression, ()
+
+
+@lru_cache(maxsize=1_024)
+def same_set(names: frozenset[str]) -> frozenset[str]:
+    """One object for equal sets: nearly every expression reads what others read."""
+    return names
 
 
 def _shortened(text: str) -> str:

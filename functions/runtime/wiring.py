@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -47,6 +47,7 @@ from functions.engine.ports import (
 from functions.runtime.clock import SystemClock, SystemIds
 from functions.runtime.settings import Settings
 from functions.runtime.spending import spend
+from functions.runtime.workflows import inline
 
 T = TypeVar("T")
 
@@ -227,6 +228,8 @@ class Services:
     """Seconds that AWS's clock is ahead of ours, as its last answer said; None before there was one."""
     cpu: Callable[[], float] | None = None
     """Seconds of processor time that this thread has had; None where nothing may depend on it."""
+    aside: Callable[[Callable[[], Any]], Awaitable[Any]] = inline
+    """Carries out what takes long in a thread, so that the event loop goes on."""
 
 
 def queue_urls(settings: Settings) -> Mapping[QueueName, str]:
@@ -276,5 +279,6 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
         clock=clock,
         ids=ids,
         cpu=time.thread_time,
+        aside=asyncio.to_thread,
         clock_offset=lambda: call.clock_offset_seconds,
     )

@@ -4,23 +4,60 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from functions.engine.errors import NotFound, Unreadable
 from functions.engine.ports import Catalog, Registered
 from functions.engine.run import Run
+from functions.engine.values import Json, dump
 from functions.engine.workflow import DEFAULT_CLASS, Workflow, load, version_of
 from functions.runtime.settings import ClassSettings
 
+MAX_BYTES = 128_000_000
+"""How much memory loaded workflows may take, estimated: two of the largest that can be registered, or thousands."""
+
+LARGE_BYTES = 16_000
+"""A document of more bytes of JSON is loaded aside: the loop would stand still for longer than a tenth of a second."""
+
+Aside = Callable[[Callable[[], Workflow]], Awaitable[Workflow]]
+"""Carries out what takes long beside the event loop."""
+
+
+async def inline(work: Callable[[], Workflow]) -> Workflow:
+    """At once, on the loop: where nobody else waits."""
+    return work()
+
+
+def weight(workflow: Workflow, document: Json) -> int:
+    """Bytes of memory that a loaded workflow takes, estimated within a quarter by what takes most of them."""
+    steps = workflow.steps.values()
+    templates = [template for step in steps for template in step.templates]
+    templates += [workflow.output] if workflow.output is not None else []
+    expressions = sum(800 * template.expressions + 100 * template.nodes for template in templates)
+    return 2_000 + 16 * len(dump(document)) + 300 * len(steps) + expressions
+
 
 class WorkflowCache:
-    """At most `size` loaded workflows, those used last; several tasks that want one wait for one read."""
+    """Loaded workflows, those used last, of at most `max_bytes` together, and always the last one.
 
-    def __init__(self, catalog: Catalog, classes: Mapping[str, ClassSettings], *, size: int = 256) -> None:
+    Several tasks that want one wait for one read. `aside` carries out the loading of large documents.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        classes: Mapping[str, ClassSettings],
+        *,
+        max_bytes: int = MAX_BYTES,
+        aside: Aside = inline,
+    ) -> None:
         self._catalog = catalog
         self._classes = classes
-        self._size = size
-        self._loaded: OrderedDict[tuple[str, str, str], Workflow] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._aside = aside
+        self._bytes = 0
+        self._loaded: OrderedDict[tuple[str, str, str], tuple[Workflow, int]] = OrderedDict()
         self._reading: dict[tuple[str, str, str], asyncio.Lock] = {}
 
     async def of(self, run: Run) -> Workflow:
@@ -45,7 +82,7 @@ class WorkflowCache:
                 registered = await self._catalog.version(tenant, name, version)
                 if registered is None:
                     raise NotFound(f"workflow {name!r} has no version {version!r}")
-                return self.add(tenant, registered)
+                return await self._add(tenant, registered)
         finally:
             # Whoever still waits holds the lock itself; a late-comer finds the loaded workflow.
             self._reading.pop(key, None)
@@ -55,19 +92,34 @@ class WorkflowCache:
         registered = await self._catalog.current(tenant, name)
         if registered is None:
             raise NotFound(f"there is no workflow {name!r}")
-        return self._recall((tenant, name, registered.version)) or self.add(tenant, registered)
-
-    def add(self, tenant: str, registered: Registered) -> Workflow:
-        """Keep a version that was read anyway. Raises `Unreadable` when this code can't load it."""
+        key = (tenant, name, registered.version)
+        lock = self._reading.setdefault(key, asyncio.Lock())
         try:
-            workflow = self._load(registered)
+            async with lock:
+                return self._recall(key) or await self._add(tenant, registered)
+        finally:
+            self._reading.pop(key, None)
+
+    async def _add(self, tenant: str, registered: Registered) -> Workflow:
+        """Keep a version that was read. Raises `Unreadable` when this code can't load it."""
+        try:
+            bytes = len(dump(registered.document))
+            load_it = partial(self._load, registered)
+            workflow = load_it() if bytes <= LARGE_BYTES else await self._aside(load_it)
+            taken = weight(workflow, registered.document)
         except Exception as error:  # a later release's document, or a damaged one: whatever it does to the loader
             what = f"version {registered.version} of workflow {registered.name!r} can't be loaded"
             raise Unreadable(f"{what}: {type(error).__name__}: {str(error)[:200]}") from error
-        self._loaded[(tenant, registered.name, registered.version)] = workflow
-        if len(self._loaded) > self._size:
-            self._loaded.popitem(last=False)
+        self._keep((tenant, registered.name, registered.version), workflow, taken)
         return workflow
+
+    def _keep(self, key: tuple[str, str, str], workflow: Workflow, bytes: int) -> None:
+        _, before = self._loaded.pop(key, (workflow, 0))
+        self._loaded[key] = (workflow, bytes)
+        self._bytes += bytes - before
+        while self._bytes > self._max_bytes and len(self._loaded) > 1:
+            _, (_, gone) = self._loaded.popitem(last=False)
+            self._bytes -= gone
 
     def _load(self, registered: Registered) -> Workflow:
         if version_of(registered.document) != registered.version:
@@ -79,6 +131,7 @@ class WorkflowCache:
 
     def _recall(self, key: tuple[str, str, str]) -> Workflow | None:
         found = self._loaded.get(key)
-        if found is not None:
-            self._loaded.move_to_end(key)
-        return found
+        if found is None:
+            return None
+        self._loaded.move_to_end(key)
+        return found[0]

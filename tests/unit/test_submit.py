@@ -254,7 +254,7 @@ async def test_documents_kept_in_memory_are_bounded_and_read_once_by_many(bench:
         versions.append(version_of(document))
         registered = Registered(name="tiny", version=versions[-1], document=document, created_at=START)
         await bench.memory.catalog.register("acme", registered)
-    cache = WorkflowCache(bench.ports["catalog"], bench.memory.settings.classes, size=2)
+    cache = WorkflowCache(bench.ports["catalog"], bench.memory.settings.classes, max_bytes=9_000)
     await asyncio.gather(*(cache.get("acme", "tiny", versions[0]) for _ in range(5)))
     assert bench.calls == ["catalog.version"]
     for version in versions:

@@ -26,7 +26,7 @@ class Invocations:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._urls = queue_urls(services.settings)
-        self._workflows = WorkflowCache(services.catalog, services.settings.classes)
+        self._workflows = WorkflowCache(services.catalog, services.settings.classes, aside=services.aside)
         self._attempts = Attempts(services.settings, services.clock)
         self._loop = asyncio.Runner()
         self._surroundings = Surroundings()

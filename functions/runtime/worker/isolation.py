@@ -137,7 +137,7 @@ async def _child(message: Received, pulse: int) -> Disposition:
     wired = services(settings)
     runner = Runner(
         wired,
-        WorkflowCache(wired.catalog, settings.classes),
+        WorkflowCache(wired.catalog, settings.classes, aside=wired.aside),
         Attempts(settings, wired.clock),
         worker=worker_name(),
     )

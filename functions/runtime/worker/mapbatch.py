@@ -120,7 +120,7 @@ class BatchInvocations:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._attempts = Attempts(services.settings, services.clock)
-        workflows = WorkflowCache(services.catalog, services.settings.classes)
+        workflows = WorkflowCache(services.catalog, services.settings.classes, aside=services.aside)
         self._batches = MapBatches(services, workflows, self._attempts)
         self._loop = asyncio.Runner()
         self._surroundings = Surroundings()

@@ -82,7 +82,7 @@ class Worker:
         self._isolation = isolation
         self._runner = Runner(
             services,
-            WorkflowCache(services.catalog, services.settings.classes),
+            WorkflowCache(services.catalog, services.settings.classes, aside=services.aside),
             self._attempts,
             worker=worker_name(),
             isolate=isolation.handle,

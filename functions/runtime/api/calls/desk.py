@@ -90,7 +90,7 @@ class Desk:
 def desk(services: Services) -> Desk:
     """A desk on these services, with nothing remembered yet."""
     settings = services.settings
-    workflows = WorkflowCache(services.catalog, settings.classes)
+    workflows = WorkflowCache(services.catalog, settings.classes, aside=services.aside)
     submitter = Submitter.on(services, workflows)
     return Desk(
         services=services,

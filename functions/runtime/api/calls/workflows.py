@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from functions.engine.document import WORKFLOW_NAME
 from functions.engine.errors import InvalidCursor, InvalidDocument, NotFound
 from functions.engine.ports import Registered
@@ -25,12 +27,16 @@ async def register(desk: Desk, caller: Caller, request: Request, *, name: str) -
     load_tasks()
     try:
         document = document_of(request)
-        workflow = check(
-            document,
-            name=name,
-            tasks=registry.names(chaos=settings.chaos),
-            not_loaded=registry.not_loaded(),
-            classes={name: limits.max_step_seconds for name, limits in settings.classes.items()},
+        # Of any document, for nobody knows how large a wrong one is.
+        workflow = await desk.services.aside(
+            partial(
+                check,
+                document,
+                name=name,
+                tasks=registry.names(chaos=settings.chaos),
+                not_loaded=registry.not_loaded(),
+                classes={name: limits.max_step_seconds for name, limits in settings.classes.items()},
+            )
         )
     except InvalidDocument as error:
         raise invalid_workflow(error.problems) from error
