@@ -22,15 +22,23 @@ HELD_AT_ONCE = 24
 PATIENCE_SECONDS = 20.0
 """How long a call waits for its turn: shorter than an HTTP client's usual patience of 30 s and more."""
 
+HELD_PATIENCE_SECONDS = 10.0
+"""The same for one that then waits up to 25 s: together shorter than our clients' 40 s."""
+
 RETRY_AFTER_SECONDS = 1
 
 
 def taking_turns(
-    app: App, *, at_once: int = AT_ONCE, held_at_once: int = HELD_AT_ONCE, patience_seconds: float = PATIENCE_SECONDS
+    app: App,
+    *,
+    at_once: int = AT_ONCE,
+    held_at_once: int = HELD_AT_ONCE,
+    patience_seconds: float = PATIENCE_SECONDS,
+    held_patience_seconds: float = HELD_PATIENCE_SECONDS,
 ) -> App:
     """The ASGI application that asks `app` only so much at once of the deployed API, in the order of arrival.
 
-    A call whose turn does not come within `patience_seconds` is answered 429, as the API answers for want of room.
+    A call whose turn does not come in time is answered 429, as the API answers for want of room.
     """
     quick, held = asyncio.Semaphore(at_once), asyncio.Semaphore(held_at_once)
 
@@ -38,9 +46,9 @@ def taking_turns(
         if scope["type"] != "http" or DEPLOYED_API.match(scope["path"]) is None:
             await app(scope, receive, send)
             return
-        room = held if _is_held(scope) else quick
+        room, patience = (held, held_patience_seconds) if _is_held(scope) else (quick, patience_seconds)
         try:
-            async with asyncio.timeout(patience_seconds):
+            async with asyncio.timeout(patience):
                 await room.acquire()
         except TimeoutError:
             await _refuse(send)

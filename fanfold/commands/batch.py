@@ -47,7 +47,7 @@ def _run(number: int, line: str, workflow: str | None) -> Mapping[str, Any]:
     try:
         run = parse(line)
     except ValueError as error:
-        raise typer.BadParameter(f"--batch: line {number} is not JSON: {error}") from error
+        raise typer.BadParameter(f"--batch: line {number} is not JSON: {shown(error)}") from error
     if not isinstance(run, dict):
         raise typer.BadParameter(f'--batch: line {number} is no run: {{"workflow": …, "input": …}}')
     named: dict[str, Any] = {} if workflow is None else {"workflow": workflow}

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from functions.engine.values import parse
+from functions.runtime.printable import shown
 
 BOM = "\ufeff"
 """Editors of Windows put it before UTF-8 text; it is no part of the JSON (RFC 8259, section 8.1)."""
@@ -26,7 +27,7 @@ def json_of(text: str, what: str) -> Any:
         return parse(text)
     except ValueError as error:
         meant = f"; @{given} is the file" if _is_file(given) else ""
-        raise typer.BadParameter(f"{what} is not JSON: {error}{meant}") from error
+        raise typer.BadParameter(f"{what} is not JSON: {shown(error)}{meant}") from error
 
 
 def text_of(file: str, what: str) -> str:

@@ -41,7 +41,7 @@ def apply(
             try:
                 result = client.apply(document)
             except ValueError as error:
-                raise typer.BadParameter(f"{path}: {error}") from error
+                raise typer.BadParameter(f"{path}: {shown(error)}") from error
             except Problem as error:
                 error.add_note(str(path))  # which of the files it is about
                 raise

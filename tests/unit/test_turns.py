@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from fanfold.calls import READ_TIMEOUT_SECONDS
 from fanfold.guard import Message, Receive, Scope, Send
-from fanfold.turns import taking_turns
+from fanfold.turns import HELD_PATIENCE_SECONDS, PATIENCE_SECONDS, taking_turns
+from functions.runtime.api.incoming import MAX_WAIT_SECONDS
 
 CALL = "/_aws/execute-api/abc/$default/v1/runs"
 
@@ -96,18 +98,25 @@ def test_calls_that_wait_leave_room_for_those_that_do_not() -> None:
     asyncio.run(play())
 
 
-def test_a_call_whose_turn_does_not_come_is_answered_as_refused_and_the_next_has_its_turn() -> None:
+@pytest.mark.parametrize("query", [b"", b"wait=25"], ids=["quick", "held"])
+def test_a_call_whose_turn_does_not_come_is_answered_as_refused_and_the_next_has_its_turn(query: bytes) -> None:
     async def play() -> None:
         emulator = Emulator()
-        app = taking_turns(emulator, at_once=1, patience_seconds=0.01)
-        first = asyncio.create_task(status(app, a_call()))
+        patience = {"held_patience_seconds" if query else "patience_seconds": 0.01}
+        app = taking_turns(emulator, at_once=1, held_at_once=1, **patience)
+        first = asyncio.create_task(status(app, a_call(query=query)))
         await settled()
-        assert await status(app, a_call()) == 429
+        assert await status(app, a_call(query=query)) == 429
         emulator.let.set()
         assert await first == 202
-        assert await status(app, a_call()) == 202
+        assert await status(app, a_call(query=query)) == 202
 
     asyncio.run(play())
+
+
+def test_a_call_waits_for_its_turn_no_longer_than_its_client_waits_for_it() -> None:
+    assert PATIENCE_SECONDS < 30
+    assert HELD_PATIENCE_SECONDS + MAX_WAIT_SECONDS < READ_TIMEOUT_SECONDS
 
 
 def test_a_call_that_fails_or_is_given_up_returns_its_turn() -> None:
