@@ -32,7 +32,8 @@ def emulator() -> Iterator[str]:
         log = Path(folder) / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "ministack"],
+                # As `fanfold up` starts it: no page in a developer's browser reaches it, and tests meet what ships.
+                [sys.executable, "-m", "fanfold.emulator", "--port", str(port), "--state", folder],
                 env=_environment(port, folder),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
