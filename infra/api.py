@@ -1,4 +1,4 @@
-"""The API: two functions behind an HTTP API or a REST API, whichever flavour the deployment has, and its access log."""
+"""The API: three functions behind an HTTP API or a REST API, whichever the deployment has, and its access log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from infra.vended import vended_log_group
 TIMEOUTS = {"http": Duration.seconds(29), "rest": Duration.seconds(28)}
 """Less than the 30 s (HTTP API) or 29 s (REST API) after which API Gateway answers by itself: ours comes first."""
 
+WATCH_MB = 512
+"""Half of the API's: who waits pays for what lies idle. Big values go through it unread, 50 MB of them at most."""
+
 
 class Api(Construct):
-    """Exposes `url` (ending in a slash), the two functions, and the `door` in front of them."""
+    """Exposes `url` (ending in a slash), the three functions, and the `door` in front of them."""
 
     def __init__(self, scope: Construct, name: str, *, config: Config, package: Package) -> None:
         super().__init__(scope, name)
@@ -30,6 +33,16 @@ class Api(Construct):
             memory_mb=1_024,
             description="Answers the HTTP API",
             reserved_concurrency=config.reserved.get("api"),
+        )
+        self.watch = Function(
+            self,
+            "Watch",
+            module="watch",
+            package=package,
+            timeout=TIMEOUTS[config.api],
+            memory_mb=WATCH_MB,
+            description="Shows runs and their events, and waits for them",
+            reserved_concurrency=config.reserved.get("watch"),
         )
         self.authorizer = Function(
             self,
@@ -54,6 +67,7 @@ class Api(Construct):
             return RestDoor(
                 self,
                 function=self.function,
+                watch=self.watch,
                 authorizer=self.authorizer,
                 log_group=self.log_group,
                 requests_per_second=config.requests_per_second,
@@ -63,6 +77,7 @@ class Api(Construct):
         return HttpDoor(
             self,
             function=self.function,
+            watch=self.watch,
             authorizer=self.authorizer,
             log_group=self.log_group,
             requests_per_second=config.requests_per_second,

@@ -69,6 +69,12 @@ class Config:
             raise ValueError(f"api: {self.api!r} is neither 'http' nor 'rest'")
         if self.table and not _TABLE.fullmatch(self.table):
             raise ValueError(f"table: {self.table!r} is no table's name")
+        watchers = self.overrides.get("max_watchers", Settings().max_watchers)
+        if self.reserved.get("watch", watchers + 1) <= watchers:
+            raise ValueError(
+                f"reserved: watch has {self.reserved['watch']}, and {watchers} calls may wait (setting max_watchers): "
+                "it needs some beside them, for reads that do not wait"
+            )
         if self.requests_per_second < 2:
             raise ValueError("requests_per_second must be at least 2")
         if not _STAGE.fullmatch(self.stage):

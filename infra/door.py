@@ -15,8 +15,12 @@ AUTHORIZER_CACHE = Duration.minutes(5)
 """A revoked token works this much longer at most (design.md, section 7)."""
 PROXIED_ROUTE = "/v1/{proxy+}"
 """Behind the authorizer, whatever the method."""
-OPEN_ROUTES = ("/v1/health", "/openapi.json", "/docs", "/v1/stream/{ticket}")
-"""Routes without the authorizer. A stream's ticket is its authorization: the handler checks it."""
+OPEN_ROUTES = ("/v1/health", "/openapi.json", "/docs")
+"""Routes without the authorizer."""
+STREAM_ROUTE = "/v1/stream/{ticket}"
+"""Another: a stream's ticket is its authorization, and the handler checks it. The watch function answers it."""
+WATCHED_ROUTES = ("/v1/runs/{id}", "/v1/runs/{id}/events")
+"""What can be waited for: a GET of these goes to the watch function, behind the authorizer."""
 
 
 class Door:

@@ -12,7 +12,7 @@ from aws_cdk import aws_apigatewayv2_integrations as integrations
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE, Door
+from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE, STREAM_ROUTE, WATCHED_ROUTES, Door
 from infra.function import Function
 
 ACCESS_LOG = {
@@ -52,13 +52,14 @@ class _AccessLog:
 
 
 class HttpDoor(Door):
-    """An HTTP API in front of the two functions, made in `scope`. What it refuses itself has a bare JSON body."""
+    """An HTTP API in front of the functions, made in `scope`. What it refuses itself has a bare JSON body."""
 
     def __init__(
         self,
         scope: Construct,
         *,
         function: Function,
+        watch: Function,
         authorizer: Function,
         log_group: logs.ILogGroup,
         requests_per_second: int,
@@ -74,25 +75,32 @@ class HttpDoor(Door):
             access_log_settings=_AccessLog(log_group),
             throttle=gateway.ThrottleSettings(rate_limit=requests_per_second, burst_limit=burst),
         )
-        integration = integrations.HttpLambdaIntegration("Integration", function.live)
-        self.api.add_routes(
-            path=PROXIED_ROUTE,
-            methods=[gateway.HttpMethod.ANY],
-            integration=integration,
-            authorizer=authorizers.HttpLambdaAuthorizer(
-                "Tokens",
-                authorizer.live,
-                response_types=[authorizers.HttpLambdaResponseType.SIMPLE],
-                identity_source=["$request.header.Authorization"],
-                results_cache_ttl=AUTHORIZER_CACHE,
-            ),
+        integration = _integration("Integration", function)
+        watching = _integration("Watching", watch)
+        tokens = authorizers.HttpLambdaAuthorizer(
+            "Tokens",
+            authorizer.live,
+            response_types=[authorizers.HttpLambdaResponseType.SIMPLE],
+            identity_source=["$request.header.Authorization"],
+            results_cache_ttl=AUTHORIZER_CACHE,
         )
-        for path in OPEN_ROUTES:
+        self.api.add_routes(
+            path=PROXIED_ROUTE, methods=[gateway.HttpMethod.ANY], integration=integration, authorizer=tokens
+        )
+        # The most specific route counts, and other methods of these paths are the proxied route's.
+        for path in WATCHED_ROUTES:
+            self.api.add_routes(path=path, methods=[gateway.HttpMethod.GET], integration=watching, authorizer=tokens)
+        for path, asked in {**dict.fromkeys(OPEN_ROUTES, integration), STREAM_ROUTE: watching}.items():
             self.api.add_routes(
                 path=path,
                 methods=[gateway.HttpMethod.GET],
-                integration=integration,
+                integration=asked,
                 authorizer=gateway.HttpNoneAuthorizer(),
             )
         self.url = self._stage.url
         self.api_id = self.api.api_id
+
+
+def _integration(name: str, function: Function) -> integrations.HttpLambdaIntegration:
+    """One permission for all routes: a stack has at most 500 resources."""
+    return integrations.HttpLambdaIntegration(name, function.live, scope_permission_to_route=False)

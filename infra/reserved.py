@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from infra.kinds import check_whole
 
-RESERVABLE: Final = ("api", "authorizer")
+RESERVABLE: Final = ("api", "authorizer", "watch")
 """Whom callers meet. What workers and maps have is said of their class."""
 
 

@@ -20,7 +20,7 @@ from functions.runtime.api.problems import (
     too_large,
     unauthorized,
 )
-from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE, Door
+from infra.door import AUTHORIZER_CACHE, OPEN_ROUTES, PROXIED_ROUTE, STREAM_ROUTE, WATCHED_ROUTES, Door
 from infra.function import Function
 
 STAGE = "api"
@@ -75,8 +75,12 @@ PROBLEMS: Mapping[str, Problem] = {
 """API Gateway's name of what happened to what it answers. The defaults stand for every kind not named."""
 
 
+BESIDE_WATCHED = ("/v1/runs", "/v1/runs/{id}", "/v1/runs/{id}/events", "/v1/runs/{id}/{proxy+}")
+"""A REST API takes the closest resource, whatever its methods: beside a watched one the greedy route counts not."""
+
+
 class RestDoor(Door):
-    """A REST API in front of the two functions, made in `scope`.
+    """A REST API in front of the functions, made in `scope`.
 
     `emulated`: no role for API Gateway's logs, which is the whole account's and which emulators need not have.
     """
@@ -86,6 +90,7 @@ class RestDoor(Door):
         scope: Construct,
         *,
         function: Function,
+        watch: Function,
         authorizer: Function,
         log_group: logs.ILogGroup,
         requests_per_second: int,
@@ -109,13 +114,7 @@ class RestDoor(Door):
                 access_log_format=gateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG, separators=(",", ":"))),
             ),
         )
-        integration = gateway.LambdaIntegration(
-            function.live,
-            allow_test_invoke=False,
-            # One permission for all methods: a function's policy has 20 KB.
-            scope_permission_to_method=False,
-            timeout=TIMEOUT,
-        )
+        integration, watching = _integration(function), _integration(watch)
         tokens = gateway.TokenAuthorizer(
             scope,
             "Tokens",
@@ -123,10 +122,13 @@ class RestDoor(Door):
             identity_source=gateway.IdentitySource.header("Authorization"),
             results_cache_ttl=AUTHORIZER_CACHE,
         )
-        self.api.root.resource_for_path(PROXIED_ROUTE).add_method("ANY", integration, authorizer=tokens)
-        for path in OPEN_ROUTES:
+        for path in (PROXIED_ROUTE, *BESIDE_WATCHED):
+            self.api.root.resource_for_path(path).add_method("ANY", integration, authorizer=tokens)
+        for path in WATCHED_ROUTES:
+            self.api.root.resource_for_path(path).add_method("GET", watching, authorizer=tokens)
+        for path, asked in {**dict.fromkeys(OPEN_ROUTES, integration), STREAM_ROUTE: watching}.items():
             self.api.root.resource_for_path(path).add_method(
-                "GET", integration, authorization_type=gateway.AuthorizationType.NONE
+                "GET", asked, authorization_type=gateway.AuthorizationType.NONE
             )
         for kind, problem in PROBLEMS.items():
             self.api.add_gateway_response(
@@ -139,6 +141,16 @@ class RestDoor(Door):
             )
         self.url = self.api.url  # it has the stage in it
         self.api_id = self.api.rest_api_id
+
+
+def _integration(function: Function) -> gateway.LambdaIntegration:
+    return gateway.LambdaIntegration(
+        function.live,
+        allow_test_invoke=False,
+        # One permission for all methods: a function's policy has 20 KB.
+        scope_permission_to_method=False,
+        timeout=TIMEOUT,
+    )
 
 
 def _headers(problem: Problem) -> dict[str, str]:

@@ -39,6 +39,8 @@ LOOK = ("sqs:GetQueueAttributes",)
 PAYLOADS = ("s3:GetObject", "s3:PutObject")
 RECORDS_OF_MAPS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["?*#*#*#*"]}}
 """Items `tenant#run#submission#step`: batches of maps never write a run's own row, `tenant#run` (R9)."""
+SEATS_AND_SECRETS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["#seats#*", "#secrets"]}}
+"""What the watch function writes: which calls wait, and the key of tickets where nobody drew one before."""
 LOG_RETENTION = {True: logs.RetentionDays.ONE_WEEK, False: logs.RetentionDays.THREE_MONTHS}
 """By whether the data is disposable. Three months is as long as Step Functions tells of an execution."""
 TELL_MISSING = ("s3:ListBucket",)
@@ -221,6 +223,7 @@ class FanfoldStack(Stack):
         """Every function by its name in the outputs: `worker-<class>` for workers, else its module's name."""
         return {
             "api": self.api.function,
+            "watch": self.api.watch,
             "authorizer": self.api.authorizer,
             **{f"worker-{class_name}": worker.function for class_name, worker in self.workers.items()},
             **{f"fanout-{class_name}": each.function for class_name, each in self.fan_outs.items()},
@@ -232,7 +235,7 @@ class FanfoldStack(Stack):
     def users_of_the_bucket(self) -> Sequence[Function | Pool | Processes]:
         """What reads and writes payloads."""
         batches = [fan_out.function for fan_out in self.fan_outs.values()]
-        return [self.api.function, *self.takers.values(), *batches, self.sweeper.function]
+        return [self.api.function, self.api.watch, *self.takers.values(), *batches, self.sweeper.function]
 
     def _grant(self) -> None:
         """Who may do what. What a function takes from a queue, its mapping has already granted."""
@@ -244,6 +247,9 @@ class FanfoldStack(Stack):
         api.allow([*READ_MANY, *WRITE], table)
         api.allow(["dynamodb:Query"], self.table.index_arn(LIST_INDEX))
         api.allow([*SEND, *LOOK], *sources)
+        watch = self.api.watch
+        watch.allow([*READ, "dynamodb:Query"], table)
+        watch.allow(("dynamodb:PutItem", "dynamodb:UpdateItem"), table, conditions=SEATS_AND_SECRETS)
         self.api.authorizer.allow(READ, table)
         for taker in self.takers.values():
             taker.allow([*READ, *WRITE, "dynamodb:Query"], table)
@@ -276,7 +282,8 @@ class FanfoldStack(Stack):
                 user.allow(USE, self.key.arn, conditions=self.key.through)
         for each in self.users_of_the_bucket:
             each.allow(PAYLOADS, self.bucket.objects_arn)
-            each.allow(TELL_MISSING, self.bucket.arn)
+            if each is not api:  # it stores values and signs their addresses: those who read them are others
+                each.allow(TELL_MISSING, self.bucket.arn)
 
     def _outputs(self) -> None:
         """What `fanfold` reads. `Settings` is the functions' environment: a worker process takes the same."""

@@ -10,7 +10,7 @@ from fanfold.doctor.finding import Check, Finding
 from fanfold.doctor.mappings import DEPLOY, OFF
 from functions.engine.message import RESUME
 
-CALLED = ("api", "authorizer")
+CALLED = ("api", "authorizer", "watch")
 """The functions that callers meet: what they have reserved nobody else takes."""
 SWEEPER = 1
 """It runs once a minute, for less than that."""
@@ -31,7 +31,8 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     yield from _mapped(deployment, mapped, resumes)
     for function, limit in mapped.items():
         yield from _of_mappings(function, limit, resumes[function], reserved[function])
-    taken = {name: most for name, most in {**mapped, "sweeper": SWEEPER}.items() if reserved.get(name) is None}
+    bounded = {**mapped, "sweeper": SWEEPER, "watch": deployment.settings.max_watchers}
+    taken = {name: most for name, most in bounded.items() if reserved.get(name, most) is None}
     yield from _no_room(
         taken,
         callers=[name for name in CALLED if name in reserved and reserved[name] is None],
@@ -83,7 +84,7 @@ def _no_room(taken: Mapping[str, int], *, callers: list[str], room: int, quota: 
     most = sum(taken.values()) + (LEAST_FOR_CALLERS if callers else 0)
     if most > room:
         parts = [f"{name} {limit}" for name, limit in sorted(taken.items())]
-        parts += [f"{' and '.join(callers)} at least {LEAST_FOR_CALLERS}"] if callers else []
+        parts += [f"{', '.join(callers)} at least {LEAST_FOR_CALLERS}"] if callers else []
         yield Finding(
             what=f"The functions may use {most} concurrent executions, the account has {room} that nobody reserved"
             f" (quota {quota}): {', '.join(parts)}.",
@@ -96,7 +97,7 @@ def _unbounded(reserved: Mapping[str, int | None]) -> Iterator[Finding]:
     maps = [name for name in sorted(reserved) if name.startswith("fanout-") and reserved[name] is None]
     if maps:
         callers = [name for name in CALLED if name in reserved and reserved[name] is None]
-        alone = f", and {' and '.join(callers)} have nothing reserved" if callers else ""
+        alone = f", and {', '.join(callers)} have nothing reserved" if callers else ""
         yield Finding(
             what=f"Nothing bounds what wide maps take ({', '.join(maps)}){alone}.",
             why="A few maps at once take the account's whole concurrency: mappings are throttled"

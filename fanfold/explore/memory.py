@@ -19,6 +19,7 @@ from functions.adapters.memory import (
     RunCodec,
 )
 from functions.adapters.memory.queue import GRAIN_SECONDS
+from functions.adapters.seats import MemorySeats
 from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import QueueName, Received
 from functions.engine.ports import Clock, Ids
@@ -67,6 +68,7 @@ def memory_services(settings: Settings, clock: Clock, ids: Ids) -> tuple[Service
         tokens=MemoryTokens(),
         marks=MemoryMarks(),
         secrets=MemorySecrets(),
+        seats=MemorySeats(settings.max_watchers),
         map_records=MemoryMapRecords(),
         fan_out=fan_out,
         clock=clock,

@@ -14,6 +14,7 @@ another's items.
 | tenant | `#tenants` | tenant | |
 | a mark | `#marks` | name | see `marks` |
 | places of a class | `#places#{class}#{shard}` | `0` | see `places` |
+| a seat of calls that wait | `#seats#{number}` | `0` | see `seats` |
 
 The head's attributes (names are short because DynamoDB counts and bills them; ids and hashes are binary):
 

@@ -41,6 +41,10 @@ class S3Blobs:
 
     async def get(self, ref: BlobRef) -> Json:
         """See `Blobs.get`."""
+        return parse(await self.raw(ref))
+
+    async def raw(self, ref: BlobRef) -> bytes:
+        """See `Blobs.raw`."""
         try:
             response = await self._call(Client.S3, "get_object", Bucket=self._bucket, Key=ref.key)
         except Refused as refusal:
@@ -50,7 +54,7 @@ class S3Blobs:
         data: bytes = response["Body"]
         if hashlib.sha256(data).hexdigest() != ref.sha256:
             raise PayloadLost(f"the object {ref.key} is not the one that was stored")
-        return parse(data)
+        return data
 
     async def presign(self, ref: BlobRef, *, seconds: int) -> str:
         """See `Blobs.presign`. No call: the URL is signed here."""

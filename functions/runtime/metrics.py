@@ -48,6 +48,7 @@ class FunctionName(StrEnum):
     """
 
     API = "api"
+    WATCH = "watch"
     WORKER = "worker"
     FANOUT = "fanout"
     DEADLETTER = "deadletter"

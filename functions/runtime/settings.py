@@ -50,6 +50,7 @@ class Settings:
     `service` names the deployment in its logs and metrics. `debug_sample` is the share of runs whose every decision is
     logged, `workflow_metrics` whether there are metrics for each workflow (a series each is $0.30 a month),
     `lane_metrics` whether the queue wait is told for each lane or for each class.
+    `max_waiters` is how many calls hold their answer back in a process, `max_watchers` in all of them together.
     `missing_task_seconds` is how long a step waits for a task that the deployed code lacks or can't import: three days,
     so that a deployment that went wrong before a weekend can be repaired after it.
     Refuses combinations that would break a promise (`ValueError` names the setting).
@@ -84,6 +85,7 @@ class Settings:
     map_batch: int = 25
     max_map_bytes: int = 32_000_000
     max_waiters: int = 50
+    max_watchers: int = 100
     submits_per_minute: int = 6_000
 
     sweep_batch: int = 2_000

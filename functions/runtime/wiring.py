@@ -24,6 +24,7 @@ from functions.adapters.maprecords import DynamoMapRecords
 from functions.adapters.marks import DynamoMarks
 from functions.adapters.places import DynamoPlaces
 from functions.adapters.s3 import S3Blobs
+from functions.adapters.seats import DynamoSeats
 from functions.adapters.secrets import DynamoSecrets
 from functions.adapters.sqs import SqsQueue
 from functions.adapters.stepfunctions import StepFunctionsFanOut
@@ -40,6 +41,7 @@ from functions.engine.ports import (
     Marks,
     Places,
     RunStore,
+    Seats,
     Secrets,
     Tokens,
     WorkQueue,
@@ -220,6 +222,7 @@ class Services:
     tokens: Tokens
     marks: Marks
     secrets: Secrets
+    seats: Seats
     map_records: MapRecords
     fan_out: FanOut
     clock: Clock
@@ -270,6 +273,7 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
         tokens=DynamoTokens(call, settings.table),
         marks=DynamoMarks(call, settings.table),
         secrets=DynamoSecrets(call, settings.table),
+        seats=DynamoSeats(call, settings.table, settings.max_watchers),
         map_records=DynamoMapRecords(call, settings.table),
         fan_out=StepFunctionsFanOut(
             call,

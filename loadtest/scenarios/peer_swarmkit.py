@@ -56,7 +56,7 @@ def peer_swarmkit(
     jitter_ms = round(WIDE_MS * JITTER)
     with (
         serving(folder, latency_ms=WIDE_MS, jitter_ms=jitter_ms, jobs=most, split=False) as theirs,
-        staffing(session, max_waiters=2 * most) as staffed,
+        staffing(session, max_waiters=2 * most, max_watchers=2 * most) as staffed,
         staffed(1, most) as (target, client),
     ):
         document = counted_call(counted=target.ledger is not None)

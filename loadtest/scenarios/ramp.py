@@ -37,7 +37,8 @@ def ramp(
     figures: dict[str, Any] = {"levels": {}}
     checks: list[Check] = []
     # Every user waits for its run by a long poll; one process in memory must have room for all of them.
-    needs = Needs(workers=1, concurrency=int(max(levels)), settings={"max_waiters": 2 * int(max(levels))})
+    room = dict.fromkeys(("max_waiters", "max_watchers"), 2 * int(max(levels)))
+    needs = Needs(workers=1, concurrency=int(max(levels)), settings=room)
     with session.target(needs) as target, target.client() as client:
         workflow = counted_call(counted=target.ledger is not None)
         client.apply(workflow)

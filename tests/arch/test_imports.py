@@ -19,6 +19,7 @@ HEAVY = ("pydantic", "boto3", "botocore.session", "aws_xray_sdk", "yaml", "reque
 
 BUDGETS = {
     "functions.api": {"pydantic"},
+    "functions.watch": {"pydantic"},
     "functions.authorizer": set(),
     "functions.worker": set(),
     "functions.fanout": set(),

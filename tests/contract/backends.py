@@ -30,6 +30,7 @@ from functions.adapters.memory import (
 from functions.adapters.places import DynamoPlaces
 from functions.adapters.record import deflate
 from functions.adapters.s3 import S3Blobs
+from functions.adapters.seats import DynamoSeats, MemorySeats
 from functions.adapters.secrets import DynamoSecrets, MemorySecrets
 from functions.adapters.segments import to_segment_item
 from functions.adapters.sqs import SqsQueue
@@ -48,6 +49,7 @@ from functions.engine.ports import (
     Places,
     RunKey,
     RunStore,
+    Seats,
     Secrets,
     Tokens,
     WorkQueue,
@@ -113,6 +115,8 @@ class Backend(Protocol):
 
     def secrets(self) -> Secrets: ...
 
+    def seats(self, most: int) -> Seats: ...
+
     def map_records(self) -> MapRecords: ...
 
     async def fan_out(self) -> FanOut:
@@ -175,6 +179,9 @@ class MemoryBackend:
 
     def secrets(self) -> Secrets:
         return MemorySecrets()
+
+    def seats(self, most: int) -> Seats:
+        return MemorySeats(most)
 
     def map_records(self) -> MapRecords:
         return MemoryMapRecords()
@@ -248,6 +255,9 @@ class AwsBackend:
 
     def secrets(self) -> Secrets:
         return DynamoSecrets(self._aws, self._stack.table)
+
+    def seats(self, most: int) -> Seats:
+        return DynamoSeats(self._aws, self._stack.table, most)
 
     def map_records(self) -> MapRecords:
         return DynamoMapRecords(self._aws, self._stack.table)

@@ -76,6 +76,8 @@ def test_settings_are_overridden_by_context() -> None:
         ({"requests_per_second": "many"}, "requests_per_second"),
         ({"reserved": "20"}, "reserved: must be a JSON object"),
         ({"reserved": {"worker": 20}}, "reserved: unknown \\['worker'\\]; known are api"),
+        ({"reserved": {"watch": 100}}, "reserved: watch has 100, and 100 calls may wait"),
+        ({"reserved": {"watch": 20}, "settings": '{"max_watchers": 20}'}, "watch has 20, and 20 calls"),
         ({"reserved": {"api": 0}}, "reserved: api is at least 1"),
         ({"reserved": {"api": "20"}}, "reserved: api is a whole number"),
         ({"architecture": "sparc"}, "architecture"),

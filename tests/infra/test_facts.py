@@ -221,7 +221,7 @@ def test_what_callers_meet_has_executions_of_its_own_where_somebody_says_so(
     api: str, synth: Callable[..., Synthesised], prod: Synthesised
 ) -> None:
     """By default nothing is reserved: Lambda refuses that in an account with a quota of 10."""
-    stack = synth({"stage": "prod", "api": api, "reserved": '{"api": 200, "authorizer": 20}'})
+    stack = synth({"stage": "prod", "api": api, "reserved": '{"api": 200, "authorizer": 20, "watch": 120}'})
     reserved = {name: f.get("ReservedConcurrentExecutions") for name, f in stack.functions().items()}
-    assert {name: most for name, most in reserved.items() if most} == {"api": 200, "authorizer": 20}
+    assert {name: most for name, most in reserved.items() if most} == {"api": 200, "authorizer": 20, "watch": 120}
     assert not [name for name, f in prod.functions().items() if "ReservedConcurrentExecutions" in f]

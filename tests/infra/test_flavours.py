@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from functions.runtime.api.problems import INTERNAL, PROBLEM_JSON
+from functions.runtime.api.routes import CALLS, Call
 from infra import http_api, rest_api
 from tests.infra.conftest import ONE_CLASS, Synthesised, mentioned
 
+WATCHED = ("GET /v1/runs/{id}", "GET /v1/runs/{id}/events")
 OPEN = {
     "GET /v1/health": "NONE",
     "GET /openapi.json": "NONE",
@@ -48,9 +50,67 @@ def responses(stack: Synthesised) -> dict[str, dict[str, Any]]:
 
 def test_both_flavours_have_the_same_routes_and_leave_the_same_ones_open(prod: Synthesised, rest: Synthesised) -> None:
     routes = {r["RouteKey"]: r["AuthorizationType"] for r in prod.all("AWS::ApiGatewayV2::Route").values()}
+    beside = {f"ANY {path}": "CUSTOM" for path in rest_api.BESIDE_WATCHED}
 
-    assert routes == {"ANY /v1/{proxy+}": "CUSTOM", **OPEN}
-    assert {name: method["AuthorizationType"] for name, method in methods(rest).items()} == routes
+    assert routes == {"ANY /v1/{proxy+}": "CUSTOM", **dict.fromkeys(WATCHED, "CUSTOM"), **OPEN}
+    assert {name: method["AuthorizationType"] for name, method in methods(rest).items()} == {**routes, **beside}
+
+
+def test_a_rest_api_has_a_method_for_every_call_at_the_resource_that_is_closest_to_its_path(rest: Synthesised) -> None:
+    """It takes the closest resource whatever its methods, and answers 404 itself where that has not the one asked."""
+    for call in CALLS:
+        assert {f"{call.method} {closest(rest, call.path)}", f"ANY {closest(rest, call.path)}"} & set(methods(rest))
+
+
+def closest(stack: Synthesised, path: str) -> str:
+    """The resource that a REST API finds for a path: part by part, a literal before a variable, a greedy one last."""
+    paths = {name.partition(" ")[2] for name in methods(stack)}
+    nodes = {"/".join(each.split("/")[:length]) for each in paths for length in range(1, len(each.split("/")) + 1)}
+
+    def find(at: str, rest: list[str]) -> str | None:
+        if not rest:
+            return at
+        for part in (rest[0], "{id}", "{ticket}"):
+            if f"{at}/{part}" in nodes and (found := find(f"{at}/{part}", rest[1:])):
+                return found
+        return f"{at}/{{proxy+}}" if f"{at}/{{proxy+}}" in nodes else None
+
+    found = find("", path.strip("/").split("/"))
+    assert found is not None, path
+    return found
+
+
+def callers(stack: Synthesised) -> dict[str, str]:
+    """The module of the function behind each route of an HTTP API, or method of a REST API."""
+    modules = {name: f["Handler"].split(".")[1] for name, f in stack.all("AWS::Lambda::Function").items()}
+
+    def module(target: Any) -> str:
+        (alias,) = set(mentioned(target)) & set(stack.all("AWS::Lambda::Alias"))
+        return modules[stack.called({"Ref": alias})]
+
+    integrations = stack.all("AWS::ApiGatewayV2::Integration")
+    behind = {name: module(method["Integration"]["Uri"]) for name, method in methods(stack).items()}
+    for route in stack.all("AWS::ApiGatewayV2::Route").values():
+        (integration,) = set(mentioned(route["Target"])) & set(integrations)
+        behind[route["RouteKey"]] = module(integrations[integration]["IntegrationUri"])
+    return behind
+
+
+def test_what_can_be_waited_for_is_answered_by_a_small_function_of_its_own_and_nothing_else_is(
+    prod: Synthesised, rest: Synthesised
+) -> None:
+    for stack in (prod, rest):
+        watched = {route for route, module in callers(stack).items() if module == "watch"}
+        assert watched == {*WATCHED, "GET /v1/stream/{ticket}"}
+        assert watched == {f"{call.method} {call.path}" for call in CALLS if waits(call)}
+        assert {module for route, module in callers(stack).items() if route not in watched} == {"api"}
+        functions = stack.functions()
+        assert functions["watch"]["MemorySize"] < functions["api"]["MemorySize"]
+        assert functions["watch"]["Timeout"] == functions["api"]["Timeout"]
+
+
+def waits(call: Call) -> bool:
+    return call.streamed or (call.query is not None and "wait" in call.query.model_fields)
 
 
 def test_a_verdict_on_a_token_is_kept_for_five_minutes(prod: Synthesised, rest: Synthesised) -> None:
@@ -73,14 +133,10 @@ def test_no_page_of_another_origin_may_use_a_token(prod: Synthesised, rest: Synt
     assert not [name for name in methods(rest) if name.startswith("OPTIONS")]
 
 
-def test_every_method_calls_the_api_function_and_is_answered_before_the_gateway_gives_up(rest: Synthesised) -> None:
-    (function,) = (k for k, v in rest.all("AWS::Lambda::Function").items() if v["Handler"] == "functions.api.handler")
-
+def test_every_method_is_answered_before_the_gateway_gives_up(rest: Synthesised) -> None:
     for method in methods(rest).values():
         assert (method["Integration"]["Type"], method["Integration"]["TimeoutInMillis"]) == ("AWS_PROXY", 29_000)
-        (alias,) = set(mentioned(method["Integration"]["Uri"])) & set(rest.all("AWS::Lambda::Alias"))
-        assert rest.called({"Ref": alias}) == function
-    assert rest.functions()["api"]["Timeout"] < 29
+    assert max(rest.functions()[module]["Timeout"] for module in ("api", "watch")) < 29
 
 
 def test_a_request_leaves_one_json_line_without_a_token(prod: Synthesised, rest: Synthesised) -> None:

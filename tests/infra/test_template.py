@@ -18,7 +18,7 @@ from infra.fanout import DELIVER_LOGS
 from tests.infra.conftest import ONE_CLASS, Synthesised, mentioned
 
 DAY = 24 * 60 * 60
-MODULES = {"api", "authorizer", "worker", "fanout", "deadletter", "sweeper"}
+MODULES = {"api", "watch", "authorizer", "worker", "fanout", "deadletter", "sweeper"}
 ROOT = Path(__file__).parents[2]
 MACHINES = "arn:AWS::Partition:states:AWS::Region:AWS::AccountId:stateMachine:"
 

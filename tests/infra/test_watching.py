@@ -235,7 +235,7 @@ def test_no_alarm_looks_at_more_metrics_than_cloudwatch_lets_it(drained: Synthes
 
     functions = drained.all("AWS::Lambda::Function").values()
     ours = [f for f in functions if f["Handler"].startswith("functions.")]
-    assert len(watched) == len(ours) == 14
+    assert len(watched) == len(ours) == 15
 
 
 def test_what_no_function_takes_alarms_as_what_processes_take(drained: Synthesised) -> None:

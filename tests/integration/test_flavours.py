@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 from fanfold import Client, deploy
 from fanfold.cdk import Options
 from fanfold.local import LocalStack
+from functions.runtime.settings import Settings
 from tests.integration.conftest import free_port
+from tests.support import elsewhere
 from tests.support.elsewhere import API, ENDPOINT
 from tests.support.eventsource import EventSource
 
@@ -90,6 +93,44 @@ def test_a_run_is_accepted_found_by_its_links_and_waited_for(http: httpx.Client)
     assert (run["status"], run["input"]) == ("succeeded", {"name": "Grüße, €"})
     told = http.get(accepted["links"]["events"], params={"after": 1, "limit": 2}).json()
     assert [event["seq"] for event in told["events"]] == [2, 3]
+
+
+def test_what_lies_beside_a_watched_route_is_reached_by_every_method(http: httpx.Client) -> None:
+    """Runs and their events are read through a function of their own; all else about them is not."""
+    here = submitted(http)["links"]["self"]
+    for path, allowed in ((here, "GET"), (f"{here}/events", "GET"), ("v1/runs", "GET, POST")):
+        answer = http.delete(path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed), answer.text
+    batch = http.post("v1/runs/batch", json={"runs": [{"workflow": "tiny"}]}).json()
+    assert [result["status"] for result in batch["results"]] == [202]
+    assert http.get("v1/runs", params={"limit": 1}).status_code == 200
+    assert http.get(here, params={"wait": 25}).json()["status"] == "succeeded"
+    assert http.post(f"{here}/cancel").status_code == 409
+    assert http.post(f"{here}/signals/go", json={}).status_code == 409
+    assert http.get(f"{here}/nothing/there").json()["type"] == "not-found"
+
+
+def test_when_as_many_wait_as_may_a_wait_is_answered_at_once_with_what_there_is(
+    flavour: LocalStack, http: httpx.Client
+) -> None:
+    document = {"name": "patient", "steps": {"gate": {"wait": {"signal": "go"}}}}
+    assert http.put("v1/workflows/patient", json=document).status_code in (200, 201)
+    run = submitted(http, workflow="patient")["links"]["self"]
+    table = elsewhere.session(flavour.endpoint).client("dynamodb")
+    seats = [f"#seats#{number}" for number in range(Settings().max_watchers)]
+    for seat in seats:
+        key = {"pk": {"S": seat}, "sk": {"S": "0"}}
+        ends = {"N": str(int(time.time() + 600) * 1_000)}
+        table.put_item(TableName=flavour.table, Item={**key, "o": {"S": "somebody"}, "t": ends})
+    try:
+        began = time.monotonic()
+        assert http.get(run, params={"wait": 25}).json()["status"] in ("queued", "running", "waiting")
+        assert time.monotonic() - began < 20
+    finally:
+        for seat in seats:
+            table.delete_item(TableName=flavour.table, Key={"pk": {"S": seat}, "sk": {"S": "0"}})
+    assert http.post(f"{run}/signals/go", json={}).status_code == 202
+    assert http.get(run, params={"wait": 25}).json()["status"] == "succeeded"
 
 
 def test_a_key_makes_one_run_whatever_the_case_of_its_header(http: httpx.Client) -> None:

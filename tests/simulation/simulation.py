@@ -9,6 +9,7 @@ from typing import Any
 
 from functions.adapters.marks import MemoryMarks
 from functions.adapters.memory import MemoryCatalog, MemoryTokens
+from functions.adapters.seats import MemorySeats
 from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import QueueName
 from functions.engine.ports import Registered, RunKey, Token
@@ -73,6 +74,7 @@ class Simulation:
             tokens=MemoryTokens(),
             marks=MemoryMarks(),
             secrets=MemorySecrets(),
+            seats=MemorySeats(self.settings.max_watchers),
             map_records=MapRecords(self),
             fan_out=self.machine,
             clock=self.clock,

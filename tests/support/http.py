@@ -18,6 +18,7 @@ from functions.adapters.memory import (
     MemoryRunStore,
     MemoryTokens,
 )
+from functions.adapters.seats import MemorySeats
 from functions.adapters.secrets import MemorySecrets
 from functions.api import build
 from functions.runtime.api.app import App
@@ -56,6 +57,7 @@ def memory_services(settings: Settings | None = None, **changed: Any) -> Service
         map_records=NEVER_ASKED,
         fan_out=NEVER_ASKED,
         secrets=MemorySecrets(),
+        seats=MemorySeats(settings.max_watchers),
     )
     return replace(services, **changed)
 

@@ -23,6 +23,7 @@ from functions.adapters.memory import (
     MemoryTokens,
     RunCodec,
 )
+from functions.adapters.seats import MemorySeats
 from functions.adapters.secrets import MemorySecrets
 from functions.engine.message import Envelope, QueueName, Received, Wake, first_version
 from functions.engine.ports import Absent, Execution, Registered, RunKey
@@ -114,6 +115,7 @@ class World:
             tokens=MemoryTokens(),
             marks=MemoryMarks(),
             secrets=MemorySecrets(),
+            seats=MemorySeats(self.settings.max_watchers),
             map_records=self.map_records,
             fan_out=self.fan_out,
             clock=clock,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from functions.engine.errors import Throttled
 from functions.engine.journal import Entry, EventType
 from functions.engine.message import Envelope
-from functions.engine.ports import Absent, Replaces
+from functions.engine.ports import Absent, Replaces, Seat
 from functions.engine.run import Fault, Reason, Run, Status, StepState, StepStatus
 from functions.runtime.settings import Settings
 from tests.support.builders import LANE, a_run
@@ -380,6 +381,54 @@ async def test_beyond_the_most_waiters_a_wait_answers_at_once() -> None:
     assert not waiting.done()
     await clock.advance(6)
     assert waiting.done()
+
+
+async def test_beyond_the_most_that_wait_in_all_processes_a_wait_answers_at_once() -> None:
+    """In Lambda a process has one call at a time, and a bound of its own bounds nothing."""
+    http = await an_api(Settings(max_watchers=1))
+    other = Http(services=replace(http.services))  # another process on the same services
+    run_id = await submitted(http)
+    clock = http.services.clock
+    assert isinstance(clock, FakeClock)
+    waiting = asyncio.create_task(http("GET", f"/v1/runs/{run_id}?wait=5"))
+    await clock.advance(0.01)
+    assert (await other("GET", f"/v1/runs/{run_id}?wait=5")).json["status"] == "queued"
+    assert not waiting.done()
+    await clock.advance(6)
+    assert waiting.done()
+    later = asyncio.create_task(other("GET", f"/v1/runs/{run_id}?wait=5"))
+    await clock.advance(0.01)
+    assert not later.done(), "the seat is free again"
+    await clock.advance(6)
+    assert later.done()
+
+
+class OutOfReach:
+    """Seats that nobody can ask for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def take(self, name: str, *, now: datetime, until: datetime) -> Seat | None:
+        self.asked += 1
+        raise Throttled("seats")
+
+    async def leave(self, seat: Seat) -> None:
+        raise AssertionError("nobody has one")
+
+
+async def test_where_no_seat_can_be_taken_a_wait_answers_at_once_and_is_no_error() -> None:
+    seats = OutOfReach()
+    http = await an_api()
+    http = Http(services=replace(http.services, seats=seats))
+    run_id = await submitted(http)
+    assert (await http("GET", f"/v1/runs/{run_id}?wait=5")).json["status"] == "queued"
+    assert seats.asked == 1
+    # What does not wait needs none.
+    assert (await http("GET", f"/v1/runs/{run_id}")).status == 200
+    await end(http, run_id, output={})
+    assert (await http("GET", f"/v1/runs/{run_id}?wait=5")).json["status"] == "succeeded"
+    assert seats.asked == 1
 
 
 @pytest.mark.parametrize("query", ["wait=-1", "wait=soon", "inline=perhaps", "wait="])

@@ -39,6 +39,7 @@ SETTINGS = {
     "map_batch": 25,
     "max_map_bytes": 32_000_000,
     "max_waiters": 50,
+    "max_watchers": 100,
     "submits_per_minute": 6_000,
     "sweep_batch": 2_000,
     "sweep_rings": 1_000,

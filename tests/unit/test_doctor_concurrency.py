@@ -9,9 +9,10 @@ import pytest
 
 from fanfold.doctor.concurrency import find
 from fanfold.doctor.deployment import Queue
+from functions.runtime.settings import Settings
 
 WORKER, DEAD_LETTER, MAPS = "worker-model", "deadletter", "fanout-model"
-CALLED = ("api", "authorizer")
+CALLED = ("api", "authorizer", "watch")
 ALL = (*CALLED, WORKER, DEAD_LETTER, MAPS, "sweeper")
 
 
@@ -33,6 +34,7 @@ class Deployed:
 
     def __init__(self, *, quota: int = 1_000, kept: bool = True, **reserved: int) -> None:
         self.kept = kept
+        self.settings = Settings(max_watchers=100)
         self._lambda = Lambda(quota=quota, reserved={name.replace("_", "-"): most for name, most in reserved.items()})
         self.functions = {name: {"FunctionName": name, "FunctionArn": arn(name)} for name in ALL}
         takers = {"normal": (WORKER, 30), "resume": (WORKER, 30), "dead": (DEAD_LETTER, 2)}
@@ -67,8 +69,10 @@ def found(deployed: Deployed) -> list[str]:
 
 def test_maps_without_a_bound_are_told_of_with_the_callers_they_leave_nothing() -> None:
     (alone,) = found(Deployed())
-    assert alone == "Nothing bounds what wide maps take (fanout-model), and api and authorizer have nothing reserved."
-    (apart,) = found(Deployed(api=200, authorizer=20))
+    assert (
+        alone == "Nothing bounds what wide maps take (fanout-model), and api, authorizer, watch have nothing reserved."
+    )
+    (apart,) = found(Deployed(api=200, authorizer=20, watch=120))
     assert apart == "Nothing bounds what wide maps take (fanout-model)."
     assert found(Deployed(fanout_model=40)) == []
     assert found(Deployed(kept=False)) == [], "a stage to try things in may be as it ships"
@@ -77,12 +81,13 @@ def test_maps_without_a_bound_are_told_of_with_the_callers_they_leave_nothing() 
 @pytest.mark.parametrize(
     ("quota", "reserved", "may_use"),
     [
-        (73, {}, None),  # 62 of the mappings, the sweeper, 10 for callers
-        (72, {}, 73),
-        (300, {"api": 200, "authorizer": 20}, None),  # 63 of the 80 that are left
-        (282, {"api": 200, "authorizer": 20}, 63),
-        (372, {"fanout_model": 300}, 73),
-        (372, {"fanout_model": 240, "worker_model": 60}, None),  # 3, and 10 for callers, of 72
+        (173, {}, None),  # 62 of the mappings, the sweeper, 100 that wait, 10 for callers
+        (172, {}, 173),
+        (403, {"api": 200, "authorizer": 20, "watch": 120}, None),  # 63 of the 63 that are left
+        (402, {"api": 200, "authorizer": 20, "watch": 120}, 63),
+        (382, {"api": 200, "authorizer": 20}, 173),  # whoever waits may find no room
+        (472, {"fanout_model": 300}, 173),
+        (472, {"fanout_model": 240, "worker_model": 60}, None),  # 103, and 10 for callers, of 172
     ],
 )
 def test_everything_that_takes_of_the_quota_counts(quota: int, reserved: dict[str, int], may_use: int | None) -> None:

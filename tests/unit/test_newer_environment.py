@@ -15,6 +15,7 @@ from functions.runtime.settings import ClassSettings, Settings
 
 BUILDERS = {
     "api": "_app",
+    "watch": "_app",
     "authorizer": "_authorizer",
     "worker": "_invocations",
     "fanout": "_invocations",

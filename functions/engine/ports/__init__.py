@@ -23,7 +23,7 @@ from functions.engine.ports.runs import (
     RunKey,
     RunStore,
 )
-from functions.engine.ports.stores import Blobs, Catalog, Listed, Marks, Registered, Secrets
+from functions.engine.ports.stores import Blobs, Catalog, Listed, Marks, Registered, Seat, Seats, Secrets
 from functions.engine.ports.tokens import Token, Tokens
 
 __all__ = [
@@ -56,6 +56,8 @@ __all__ = [
     "Reservation",
     "RunKey",
     "RunStore",
+    "Seat",
+    "Seats",
     "Secrets",
     "Token",
     "Tokens",

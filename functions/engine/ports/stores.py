@@ -1,4 +1,4 @@
-"""What is kept beside runs: payloads, workflows, the sweeper's marks, the deployment's secrets."""
+"""What is kept beside runs: payloads, workflows, the sweeper's marks, the deployment's secrets, seats of callers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ class Blobs(Protocol):
 
     async def get(self, ref: BlobRef) -> Json:
         """The JSON a reference stands for; raises `PayloadLost` when it is gone, or is not what was stored."""
+
+    async def raw(self, ref: BlobRef) -> bytes:
+        """The JSON as it was stored, in ASCII, for whoever only hands it on; raises as `get` does."""
 
     async def presign(self, ref: BlobRef, *, seconds: int) -> str:
         """A URL that reads the object for that long."""
@@ -76,3 +79,24 @@ class Secrets(Protocol):
 
     async def shared(self, name: str, *, drawn: str) -> str:
         """The secret of that name, strongly consistent; `drawn` becomes it if there is none yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """The right of one call to hold its answer back; `name` is drawn for it and for no other."""
+
+    number: int
+    name: str
+
+
+class Seats(Protocol):
+    """What bounds how many calls hold their answer back, in all processes together.
+
+    A seat whose process dies is free again at its end, so none is lost.
+    """
+
+    async def take(self, name: str, *, now: datetime, until: datetime) -> Seat | None:
+        """A seat until then; None where none was found free. `Unanswered` leaves one taken until then at most."""
+
+    async def leave(self, seat: Seat) -> None:
+        """Give it back, if it is still this call's."""

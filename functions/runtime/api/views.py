@@ -28,6 +28,7 @@ from functions.runtime.api.http import (
     RunView,
     StepView,
 )
+from functions.runtime.api.outgoing import Verbatim
 from functions.runtime.api.problems import too_large
 from functions.runtime.api.tickets import Tickets
 
@@ -46,7 +47,7 @@ class Payloads:
     blobs: Blobs
     inline: bool
 
-    async def shown(self, values: Sequence[Value]) -> list[Json | BigValue]:
+    async def shown(self, values: Sequence[Value]) -> list[Json | BigValue | Verbatim]:
         """The values as they go into an answer; refused with 413 when they are too big to be written into one."""
         total = sum(value.bytes for value in values if isinstance(value, BlobRef))
         if self.inline and total > MAX_INLINE_BYTES:
@@ -56,11 +57,11 @@ class Payloads:
             )
         return list(await asyncio.gather(*(self._one(value) for value in values)))
 
-    async def _one(self, value: Value) -> Json | BigValue:
+    async def _one(self, value: Value) -> Json | BigValue | Verbatim:
         if not isinstance(value, BlobRef):
             return value
         if self.inline:
-            return await self.blobs.get(value)
+            return Verbatim(await self.blobs.raw(value))
         url = await self.blobs.presign(value, seconds=URL_SECONDS)
         return BigValue(ref=value.key, bytes=value.bytes, sha256=value.sha256, url=url)
 
@@ -186,7 +187,7 @@ def without_content(view: RunView) -> RunView:
     return view.model_copy(update={"input": None, "output": None, "error": None, "steps": steps, "links": links})
 
 
-def _step(state: StepState, output: Json | BigValue, progress: Progress | None) -> StepView:
+def _step(state: StepState, output: Json | BigValue | Verbatim, progress: Progress | None) -> StepView:
     return StepView(
         status=state.status.value,
         attempts=state.attempts,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
-from functions.engine.errors import NotFound
+from functions.engine.errors import InfrastructureError, NotFound
 from functions.engine.ports import RUN_ID, RunKey
 from functions.engine.run import Run
 from functions.runtime.api.access import SubmitRate
@@ -14,11 +16,14 @@ from functions.runtime.api.forking import Forker
 from functions.runtime.api.incoming import MAX_WAIT_SECONDS
 from functions.runtime.api.submit import Submitter
 from functions.runtime.api.tickets import TicketOffice
+from functions.runtime.telemetry import logger
 from functions.runtime.wiring import Services
 from functions.runtime.workflows import WorkflowCache
 
 FIRST_POLL_SECONDS = 0.05
 LAST_POLL_SECONDS = 1.0
+SEAT_MARGIN_SECONDS = 5.0
+"""A seat is kept so much longer than its call means to wait: for the last read, and clocks that differ."""
 
 
 class Waiters:
@@ -66,7 +71,8 @@ class Desk:
     async def run_once(self, tenant: str, run_id: str, *, until: Callable[[Run], bool], wait_seconds: float) -> Run:
         """The run as soon as `until` holds of it, or as it is after `wait_seconds` (at most 25).
 
-        Polls the head, 50 ms doubling to 1 s; a process with `max_waiters` waiting answers at once.
+        Polls the head, 50 ms doubling to 1 s; a process with `max_waiters` waiting, and a deployment with
+        `max_watchers`, answers at once.
         """
         clock = self.services.clock
         end = clock.monotonic() + min(wait_seconds, MAX_WAIT_SECONDS)
@@ -74,17 +80,37 @@ class Desk:
         if until(run) or wait_seconds <= 0 or not self.waiters.enter():
             return run
         try:
-            pause = FIRST_POLL_SECONDS
-            while not until(run):
-                left = end - clock.monotonic()
-                if left <= 0:
-                    break
-                await clock.sleep(min(pause, left))
-                pause = min(LAST_POLL_SECONDS, pause * 2)
-                run = await self.run(tenant, run_id)
+            async with self._seat(end - clock.monotonic()) as seated:
+                pause = FIRST_POLL_SECONDS
+                while seated and not until(run):
+                    left = end - clock.monotonic()
+                    if left <= 0:
+                        break
+                    await clock.sleep(min(pause, left))
+                    pause = min(LAST_POLL_SECONDS, pause * 2)
+                    run = await self.run(tenant, run_id)
         finally:
             self.waiters.leave()
         return run
+
+    @asynccontextmanager
+    async def _seat(self, seconds: float) -> AsyncIterator[bool]:
+        """A seat for so long, if there is one: to do without is no error, whatever the reason."""
+        seats, now = self.services.seats, self.services.clock.now()
+        seat = None
+        try:
+            until = now + timedelta(seconds=seconds + SEAT_MARGIN_SECONDS)
+            seat = await seats.take(self.services.ids.token(), now=now, until=until)
+        except InfrastructureError as error:
+            logger().warning("no seat could be taken: a call does not wait", extra={"error": repr(error)})
+        try:
+            yield seat is not None
+        finally:
+            if seat is not None:
+                try:
+                    await seats.leave(seat)
+                except InfrastructureError as error:
+                    logger().warning("a seat could not be left: it is free again soon", extra={"error": repr(error)})
 
 
 def desk(services: Services) -> Desk:
