@@ -143,7 +143,10 @@ def _responses(call: Call) -> dict[str, Any]:
     for status in sorted({*(_EVERY_TICKET if call.scope is None else _EVERY_CALL), *call.problems}):
         responses[str(status)] = _response(status, PROBLEM_JSON, ProblemView, PROBLEMS[status].content())
     if call.method == "GET" and call.answers:
-        responses["303"] = {"description": "The answer is over 5 MB; `Location` reads it for five minutes."}
+        responses["303"] = {
+            "description": "The answer is over 5 MB, or over 6 MB with its quotes and backslashes "
+            "escaped; `Location` reads it for five minutes."
+        }
     return responses
 
 
