@@ -38,6 +38,12 @@ class ExpressionError(FanfoldError):
     fault = "expression_error"
 
 
+class InputUnavailable(ExpressionError):
+    """What an expression would be given is gone, or is not what was stored."""
+
+    fault = "input_unavailable"
+
+
 class TooLarge(ExpressionError):
     """What an expression is a part of would have more bytes of JSON than it may."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC
 
 from functions.engine.budget import Allowance, Refused
+from functions.engine.errors import PayloadLost
 from functions.engine.expressions import ExpressionError, Template
+from functions.engine.query import InputUnavailable
 from functions.engine.run import Run, StepState, fault_view
 from functions.engine.steps import Steps
 from functions.engine.values import BlobRef, Json, Loaded, Value, ValuesMissing, resolve
@@ -45,6 +47,15 @@ def scope_of(
     template: Template, run: Run, steps: Steps, loaded: Loaded, allowance: Allowance | None = None
 ) -> dict[str, Json]:
     """What the template can see of the run, and no more than it names. Raises as `evaluate` does."""
+    try:
+        return _scope_of(template, run, steps, loaded, allowance)
+    except PayloadLost as error:
+        raise InputUnavailable(str(error)) from error
+
+
+def _scope_of(
+    template: Template, run: Run, steps: Steps, loaded: Loaded, allowance: Allowance | None
+) -> dict[str, Json]:
     needed: list[Value] = []
     if "input" in template.roots:
         needed.append(run.input)

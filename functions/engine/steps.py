@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.engine.run import Run, Sealed, StepState, StepStatus
-from functions.engine.values import Loaded, SealedStep, ValuesMissing
+from functions.engine.values import Loaded, SealedStep, of_loaded
 from functions.engine.workflow import Workflow
 
 _PENDING = StepState()
@@ -31,13 +31,10 @@ class Steps(dict[str, StepState]):
         return self._sealed.status(self._workflow.position(name))
 
     def checkpoint(self, name: str, loaded: Loaded) -> StepState:
-        """A step with all that is recorded of it; raises `ValuesMissing` when its segment is not loaded."""
+        """A step with all that is recorded of it; raises `ValuesMissing` or `PayloadLost` for its segment."""
         if name in self or self.sealed_status(name) is None:
             return self[name]
-        key = SealedStep(step=name)
-        if key.key not in loaded:
-            raise ValuesMissing([key])
-        state: StepState = loaded[key.key]
+        state: StepState = of_loaded(SealedStep(step=name), loaded)
         return state
 
     @property

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from functions.engine.errors import PayloadLost
+
 Json = Any
 """A JSON value: None, bool, int, finite float, str, list or dict with str keys."""
 
@@ -45,6 +47,13 @@ class SealedStep:
         return f"\0{self.step}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Stands among what was loaded for what is gone, or is not what was stored."""
+
+    detail: str
+
+
 class ValuesMissing(LookupError):
     """Not an error but a request: load these references and ask again."""
 
@@ -54,12 +63,18 @@ class ValuesMissing(LookupError):
 
 
 def resolve(value: Value, loaded: Loaded) -> Json:
-    """The JSON a value stands for; raises `ValuesMissing` when its reference is not loaded."""
-    if not isinstance(value, BlobRef):
-        return value
-    if value.key not in loaded:
-        raise ValuesMissing([value])
-    return loaded[value.key]
+    """The JSON a value stands for; raises `ValuesMissing` when its reference is not loaded, `PayloadLost`."""
+    return of_loaded(value, loaded) if isinstance(value, BlobRef) else value
+
+
+def of_loaded(ref: BlobRef | SealedStep, loaded: Loaded) -> Any:
+    """What was loaded for a reference; raises `ValuesMissing` when nothing was, `PayloadLost` when it is lost."""
+    if ref.key not in loaded:
+        raise ValuesMissing([ref])
+    found = loaded[ref.key]
+    if isinstance(found, Lost):
+        raise PayloadLost(found.detail)
+    return found
 
 
 _to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -9,7 +9,7 @@ from functions.engine.errors import InfrastructureError, NewerSchema, PayloadLos
 from functions.engine.ports import Blobs, Clock, RunStore
 from functions.engine.run import Run, StepState
 from functions.engine.tenant import checked_tenant
-from functions.engine.values import BlobRef, Json, Loaded, SealedStep, Value, ValuesMissing
+from functions.engine.values import BlobRef, Json, Loaded, Lost, SealedStep, Value, ValuesMissing
 
 KEPT_BYTES = 32_000_000
 """How much of a run's payloads a worker keeps in memory; past that it forgets them and loads again."""
@@ -47,10 +47,18 @@ class Payloads:
                 return ask({**self._loaded, **needed} if needed else self._loaded)
             except ValuesMissing as missing:
                 for ref in missing.refs:
-                    if isinstance(ref, BlobRef):
-                        needed[ref.key] = await self.load(ref, patient=patient)
-                    else:
-                        needed |= await self._checkpoints(run, patient)
+                    if ref.key in needed:
+                        continue
+                    try:
+                        if isinstance(ref, BlobRef):
+                            needed[ref.key] = await self.load(ref, patient=patient)
+                        else:
+                            needed |= await self._checkpoints(run, patient)
+                    except PayloadLost as error:
+                        # Who asks says what follows from that: a step without its input fails, and no other.
+                        sealed = [each for each in missing.refs if isinstance(each, SealedStep)]
+                        lost = [ref] if isinstance(ref, BlobRef) else sealed
+                        needed |= dict.fromkeys((each.key for each in lost), Lost(detail=str(error)))
 
     async def load(self, value: Value, *, patient: bool = False) -> Json:
         """The JSON a value stands for. Raises `PayloadLost` when its object is gone, or is not what was stored."""

@@ -18,7 +18,7 @@ from functions.engine.journal import Entry, EventType
 from functions.engine.ports import Absent, Registered
 from functions.engine.run import Run, Sealed, Status, StepState, StepStatus
 from functions.engine.segments import Segment
-from functions.engine.values import SealedStep, ValuesMissing
+from functions.engine.values import SealedStep, of_loaded
 from functions.engine.workflow import version_of
 from functions.runtime.credentials import mint
 from functions.runtime.dead import revive
@@ -274,8 +274,7 @@ async def test_nobody_waits_for_a_damaged_sealed_part_to_become_whole(damage: Ma
     payloads = Payloads(store, services.blobs, services.clock)
 
     def ask(loaded: Mapping[str, Any]) -> Any:
-        if SealedStep(step="s1").key not in loaded:
-            raise ValuesMissing([SealedStep(step="s1")])
+        return of_loaded(SealedStep(step="s1"), loaded)
 
     with pytest.raises(PayloadLost):
         await payloads.provide(run, ask, patient=True)
@@ -291,7 +290,7 @@ BIG = {
 
 
 @virtually
-async def test_a_damaged_payload_fails_the_run_that_needs_it_and_no_other() -> None:
+async def test_a_damaged_payload_fails_the_step_that_needs_it_and_no_other_run() -> None:
     world = World()
     workflow = await world.register(BIG)
     envelopes = [await world.submit(workflow) for _ in range(3)]
@@ -304,8 +303,9 @@ async def test_a_damaged_payload_fails_the_run_that_needs_it_and_no_other() -> N
         runs = [await world.ended(envelope, within=7_200) for envelope in envelopes]
     assert [run.status for run in runs] == [Status.FAILED, Status.FAILED, Status.SUCCEEDED]
     for run in runs[:2]:
-        assert run.error is not None
-        assert "is not the one that was stored" in run.error.message
+        fault = run.steps["use"].error
+        assert fault is not None
+        assert (fault.type, "is not the one that was stored" in fault.message) == ("input_unavailable", True)
 
 
 async def test_a_damaged_payload_is_told_of_and_the_run_is_shown_without_it() -> None:
