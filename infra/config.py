@@ -32,6 +32,10 @@ BATCH_SIZE = 10
 """SQS's largest batch without a window; waiting for a fuller one would cost latency."""
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 """What a table may be called (DynamoDB, naming rules)."""
+LEAST_MARGIN_SECONDS = 25
+"""All tries of a call to AWS together take no longer than this, and none may outlive its function (R11)."""
+BEGIN_SECONDS = 20
+"""What a function has, beside its longest step and its margin, until the step begins: for claims and inputs."""
 _STAGE = re.compile(r"[a-z][a-z0-9-]{0,19}")
 FROM_STACK = frozenset({"table", "bucket", "classes", "stage", "service"})
 """Settings that are facts of the stack: context can't override them."""
@@ -79,6 +83,22 @@ class Config:
             raise ValueError("requests_per_second must be at least 2")
         if not _STAGE.fullmatch(self.stage):
             raise ValueError(f"stage: {self.stage!r} is no name: small letters, digits and '-', at most 20")
+        self._check_margin()
+
+    def _check_margin(self) -> None:
+        """Each class's functions have time for the steps that it promises."""
+        margin = self.overrides.get("hand_over_margin_seconds", Settings().hand_over_margin_seconds)
+        if margin < LEAST_MARGIN_SECONDS:
+            raise ValueError(
+                f"settings: hand_over_margin_seconds must be at least {LEAST_MARGIN_SECONDS}, not {margin:g}"
+            )
+        for name, given in self.classes.items():
+            most = given.timeout_seconds - given.max_step_seconds - BEGIN_SECONDS
+            if given.pool == "lambda" and margin > most:
+                raise ValueError(
+                    f"settings: hand_over_margin_seconds is {margin:g}; the functions of class {name} have"
+                    f" {given.timeout_seconds} s, and steps of {given.max_step_seconds} s leave {most}"
+                )
 
     @property
     def burst(self) -> int:

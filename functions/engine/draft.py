@@ -5,7 +5,7 @@ Only `decide` and its rooms use it, for the length of one call; outside there ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -107,10 +107,12 @@ class Draft:
     def fails_for_time(self, step: Step) -> bool:
         """There is no time for an attempt here; where no worker of the class ever has it, the step fails.
 
-        Else the run is to be handed over.
+        Else the run is to be handed over: also from a worker that has used up time for the run, because one that
+        begins with it may have more than the class promises.
         """
         longest = self.terms.longest_step.get(self.run.class_name)
-        if longest is None or self.terms.stopping or step.timeout_seconds <= longest:
+        fresh = self.get("owner") != self.run.owner or not _progress(self.run.journal)
+        if longest is None or self.terms.stopping or step.timeout_seconds <= longest or not fresh:
             return False
         message = f"an attempt may take {step.timeout_seconds:g} s, and class {self.run.class_name} has {longest:g} s"
         self.fail_step(step, Fault(type="timeout_over_limit", message=message))
@@ -119,12 +121,7 @@ class Draft:
     @property
     def progressed(self) -> bool:
         """Whether anything began or ended since the run was claimed."""
-        for entry in (*reversed(self._entries), *reversed(self.run.journal)):
-            if entry.type is EventType.RUN_CLAIMED:
-                return False
-            if entry.type not in _NO_PROGRESS:
-                return True
-        return True
+        return _progress((*self.run.journal, *self._entries))
 
     @property
     def seq(self) -> int:
@@ -262,3 +259,13 @@ class Draft:
             # Every commit of a holder renews its lease; none needs a write of its own for that.
             fields["lease_until"] = self.now + self.terms.lease
         return changed(self.run, steps=dict(self.steps), journal=(*self.run.journal, *self._entries), **fields)
+
+
+def _progress(journal: Sequence[Entry]) -> bool:
+    """Whether anything began or ended since the last claim that a journal tells of."""
+    for entry in reversed(journal):
+        if entry.type is EventType.RUN_CLAIMED:
+            return False
+        if entry.type not in _NO_PROGRESS:
+            return True
+    return True

@@ -25,6 +25,10 @@ from functions.engine.workflow import Join, Step, Workflow
 LARGE_INPUT = 256_000
 """An input out of more bytes than this is made again when its attempt begins, instead of waiting for that in memory."""
 
+FRUITLESS_BACKOFF = timedelta(seconds=5)
+"""How much later than it is due a run rings that was handed over with nothing begun or ended; it doubles each time. The
+sweeper, which rings for what is due each minute, is the most that this may become."""
+
 _BY_TIME = frozenset({StepStatus.RETRYING, StepStatus.WAITING})
 """States that end when their time has come."""
 
@@ -254,8 +258,9 @@ def _hand_over(draft: Draft) -> None:
     """Let the run go, due now, to a worker that has more time.
 
     One that began nothing and ended nothing since its claim counts like a crash: a run that uses up each worker's time
-    for nothing must end (R7). Not where the worker was told to stop.
+    for nothing must end (R7), and until then it rings ever later. Not where the worker was told to stop.
     """
+    rings_at = draft.runnable_now
     if draft.progressed:
         draft.set(crashes=0)
     elif not draft.terms.stopping:
@@ -265,6 +270,7 @@ def _hand_over(draft: Draft) -> None:
             message = f"{limit} workers in a row died, or had to hand the run over with nothing begun or ended"
             draft.fail(Reason.ATTEMPTS_EXHAUSTED, Fault(type="attempts_exhausted", message=message))
             return
+        rings_at = draft.now + FRUITLESS_BACKOFF * (1 << min(count - 1, 4))
     draft.move(Status.WAITING, due_at=draft.runnable_now)
     draft.note(EventType.RUN_SUSPENDED, data={"for": "hand_over"})
-    draft.effects.append(Ring(at=draft.runnable_now))
+    draft.effects.append(Ring(at=rings_at))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from functions.runtime.settings import Settings
+from infra.classes import ClassConfig
 from infra.config import Config
 
 
@@ -86,3 +88,18 @@ def test_settings_are_overridden_by_context() -> None:
 def test_a_wrong_context_is_refused_and_named(context: Mapping[str, Any], names: str) -> None:
     with pytest.raises(ValueError, match=names):
         configured(context)
+
+
+@pytest.mark.parametrize("margin", [24, 41])
+def test_a_margin_that_leaves_a_step_or_a_call_no_time_is_refused(margin: int) -> None:
+    with pytest.raises(ValueError, match=f"hand_over_margin_seconds.* {margin}"):
+        configured({"settings": f'{{"hand_over_margin_seconds": {margin}}}'})
+    assert configured({"settings": '{"hand_over_margin_seconds": 40}'}).overrides == {"hand_over_margin_seconds": 40}
+
+
+def test_a_wide_margin_goes_with_a_class_of_shorter_steps_or_of_processes() -> None:
+    wide = {"settings": '{"hand_over_margin_seconds": 120}'}
+    for given in ({"max_step_seconds": 760}, {"pool": "process"}):
+        assert configured({**wide, "classes": json.dumps({"model": given})}).classes["model"] == ClassConfig(**given)
+    with pytest.raises(ValueError, match="class model have 900 s, and steps of 761 s leave 119"):
+        configured({**wide, "classes": json.dumps({"model": {"max_step_seconds": 761}})})

@@ -138,7 +138,7 @@ def test_a_step_that_is_skipped_needs_no_time() -> None:
 def test_a_claim_without_time_for_anything_lets_go_in_the_same_write() -> None:
     game = with_horizon(Game(a_flow({"a": {}})), 0).claim()
     assert (game.run.status, game.run.version, game.run.due_at) == (Status.WAITING, 2, START)
-    assert (game.places, game.rings) == (1, [START])
+    assert (game.places, game.rings) == (1, [START + timedelta(seconds=5)])
 
 
 # --- clocks ------------------------------------------------------------------------------------

@@ -101,9 +101,10 @@ def out_of_time(game: Game, **given: object) -> Game:
 
 def test_hand_overs_that_begin_and_end_nothing_count_until_the_run_ends() -> None:
     game = Game(ONE)
-    for count in range(1, 5):
+    for count, later in ((1, 5), (2, 10), (3, 20), (4, 40)):
         out_of_time(game.after(1))
-        assert (game.run.status, game.run.crashes, game.rings) == (Status.WAITING, count, [game.now])
+        assert (game.run.status, game.run.due_at, game.run.crashes) == (Status.WAITING, game.now, count)
+        assert game.rings == [game.now + timedelta(seconds=later)]
     out_of_time(game)
     assert (game.run.status, game.run.reason, game.rings) == (Status.FAILED, Reason.ATTEMPTS_EXHAUSTED, [])
 
@@ -149,6 +150,23 @@ def test_so_does_a_map_that_stays_with_its_worker() -> None:
     game = Game(flow, terms=terms, input=[1]).claim()
     assert game.run.error is not None
     assert game.run.error.type == "timeout_over_limit"
+
+
+def test_a_worker_that_has_used_time_up_leaves_it_to_one_that_begins_with_it() -> None:
+    """A class may promise less than its functions have."""
+    flow = a_flow({"a": {}, "b": {"needs": ["a"], "timeout": "600s"}})
+    terms = replace(TERMS, horizon=START + timedelta(seconds=610), longest_step={"model": 240.0})
+    game = Game(flow, terms=terms).claim().after(30).succeed("a")
+    assert (game.run.status, game.rings) == (Status.WAITING, [game.now])
+    game.terms = replace(terms, horizon=game.now + timedelta(seconds=610))
+    assert game.claim().started == [("b", 1)]
+
+
+def test_one_that_begins_with_a_run_fails_each_of_its_steps_that_are_too_long() -> None:
+    flow = a_flow({name: {"timeout": "600s", "on_failure": "continue"} for name in ("a", "b")})
+    terms = replace(TERMS, horizon=START + timedelta(seconds=270), longest_step={"model": 240.0})
+    game = Game(flow, terms=terms).claim()
+    assert (game.run.status, game.statuses) == (Status.SUCCEEDED, {"a": "failed", "b": "failed"})
 
 
 def test_a_worker_without_an_end_begins_it_whatever_functions_have() -> None:
