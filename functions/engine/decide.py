@@ -15,7 +15,7 @@ from functions.engine.control import carry_out
 from functions.engine.crash import break_off, interrupt_all
 from functions.engine.draft import Draft
 from functions.engine.effects import Effect
-from functions.engine.errors import IllegalMove
+from functions.engine.errors import IllegalMove, PayloadLost
 from functions.engine.events import (
     AttemptFailed,
     AttemptNotBegun,
@@ -149,7 +149,12 @@ def _go_on(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
     if draft.status is Status.RUNNING and draft.get("cancel_requested"):
         draft.cancel()
     elif draft.status is Status.RUNNING and draft.goes_on:
-        _take_over(draft, workflow, loaded)
+        try:
+            _take_over(draft, workflow, loaded)
+        except PayloadLost as error:
+            message = f"what the fork takes over of another run: {error}"
+            draft.fail(Reason.STEP_FAILED, Fault(type="input_unavailable", message=message))
+            return
         advance(draft, workflow, loaded)
     elif draft.status is Status.PAUSED and draft.get("lease_until") is not None and not draft.at_work:
         # Its last attempt has ended: the holder lets it go.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from functions.engine.errors import InfrastructureError, NewerSchema, PayloadLost, Unreadable
+from functions.engine.errors import InfrastructureError, NewerSchema, NotFound, PayloadLost, Unreadable
 from functions.engine.ports import Blobs, Clock, RunStore
 from functions.engine.run import Run, StepState
 from functions.engine.tenant import checked_tenant
@@ -54,7 +54,7 @@ class Payloads:
                             needed[ref.key] = await self.load(ref, patient=patient)
                         else:
                             needed |= await self._checkpoints(run, patient)
-                    except PayloadLost as error:
+                    except NotFound as error:
                         # Who asks says what follows from that: a step without its input fails, and no other.
                         sealed = [each for each in missing.refs if isinstance(each, SealedStep)]
                         lost = [ref] if isinstance(ref, BlobRef) else sealed
