@@ -71,6 +71,8 @@ def encode(message: Message) -> str:
                 body["from"] = to_ms(message.not_before)
             if message.origin is not None:
                 body["origin"] = origin_to_list(message.origin)
+            if message.again:
+                body["again"] = True
         case Wake():
             body = {
                 "z": SCHEMA,
@@ -121,6 +123,7 @@ def _message(body: Json) -> Message | None:
                 place=None if place is None else Place(shard=place[0], hour=place[1]),
                 origin=None if "origin" not in body else origin_from_list(body["origin"]),
                 outages=body["outages"],
+                again=body.get("again", False),
             )
         case "wake":
             return Wake(

@@ -105,10 +105,11 @@ def claimed_first(message: Message, row: Run | None, now: datetime, *, receives:
     """Whether a claim is to be committed before anything is decided on it (R7).
 
     So it is whenever a worker may have died of that decision: a death is counted in the record, and there it must be
-    recorded first who held the run. A message says so that was received before, or that was sent `apart` unread; and
+    recorded first who held the run. A message says so that was received before, that stands for one nobody knows of
+    what became, or that was sent `apart` unread; and
     a record that was let go by none, that counts crashes, or that is due for long. Such a claim costs a write more.
     """
-    if receives > 1:
+    if receives > 1 or (isinstance(message, Envelope) and message.again):
         return True
     if row is None:
         return apart and isinstance(message, Envelope)

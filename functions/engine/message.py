@@ -31,7 +31,7 @@ class Envelope:
     """An accepted run, whole: version 1 of its record is a pure function of this (R2).
 
     `not_before`: when it may begin at the earliest (None: at once). `outages` counts how often an infrastructure fault
-    put it back (R5).
+    put it back (R5). `again`: it stands for one of which nobody knows what became.
     """
 
     tenant: str
@@ -51,6 +51,7 @@ class Envelope:
     place: Place | None = None
     origin: Origin | None = None
     outages: int = 0
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from functions.engine.errors import InfrastructureError
@@ -58,7 +59,7 @@ async def _stays(services: Services, received: Received, now: datetime) -> bool:
         why = _done_with(envelope, row, now)
         if why is not None:
             return _drop(envelope.run_id, why)
-        await services.queue.send(lane, envelope, delay_seconds=int(MAX_DELAY.total_seconds()))
+        await services.queue.send(lane, replace(envelope, again=True), delay_seconds=int(MAX_DELAY.total_seconds()))
     except InfrastructureError as error:
         logger().warning("a dead letter stays for now", extra={"run_id": envelope.run_id, "error": repr(error)})
         return True

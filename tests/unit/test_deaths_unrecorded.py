@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,25 @@ async def test_so_does_one_whose_wakes_come_from_the_sweeper_each_time(monkeypat
         await asyncio.sleep(70)
     run = await world.row(envelope)
     assert (run.status, run.reason, deadly.deaths) == (Status.FAILED, Reason.ATTEMPTS_EXHAUSTED, 6)
+
+
+@virtually
+async def test_so_does_one_whose_envelope_the_sweeper_sends_again_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A death before the message was hidden hides it for a function's whole timeout: the sweeper is faster."""
+    world, deadly = World(), Deadly(monkeypatch)
+    envelope = await submitted(world, ONE)
+    deadly.run_id = envelope.run_id
+    for _ in range(8):
+        process = world.process()
+        (message, *_) = await process.receive(LANE)
+        await asyncio.wait({process.take(message)})
+        await process.queue.delete([message])
+        await world.queue.send(LANE, replace(envelope, again=True))
+        await asyncio.sleep(70)
+    run = await world.row(envelope)
+    # The first death leaves nothing; the second is claimed first, and the third finds that out and is apart.
+    assert (run.status, run.epoch, deadly.deaths) == (Status.RUNNING, 1, 2)
+    assert (await world.queue.depth(RESUME_QUEUE)).visible > 0
 
 
 @virtually

@@ -239,7 +239,7 @@ async def test_the_envelope_of_a_queued_run_is_sent_again_when_its_lane_is_empty
     await it.stored(queued(1))
     first, second = await it.passes(2)
     assert (first.resent, second.resent) == (0, 1)
-    assert await it.messages(LANE) == [an_envelope(1)]
+    assert await it.messages(LANE) == [an_envelope(1, again=True)]
 
 
 async def test_a_run_accepted_between_the_passes_is_given_time() -> None:

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -218,7 +218,8 @@ class _Pass:
                 self._done["settled"] += await self._settle(run)
         elif run.status is Status.QUEUED and self._envelope_lost(run, last_turn):
             delay = delay_until(run.not_before, self._now)
-            await self._outbox.send("resent", run, _lane(run), envelope_of(run), delay_seconds=delay)
+            envelope = replace(envelope_of(run), again=True)
+            await self._outbox.send("resent", run, _lane(run), envelope, delay_seconds=delay)
 
     def _out_of_time(self, run: Run) -> bool:
         first = run.deadline if run.queue_deadline is None else min(run.deadline, run.queue_deadline)
