@@ -12,6 +12,7 @@ from functions.engine.expressions import Place, Reading, escape, read
 from functions.engine.findings import Findings, kind_of, shortened
 from functions.engine.mapcheck import check_map
 from functions.engine.query import Expression
+from functions.engine.traps import traps
 from functions.engine.values import Json, dump
 from functions.engine.waits import moment_of
 
@@ -294,6 +295,9 @@ class _Checker:
         self._count(reading.places)
         for problem in reading.problems:
             self._add(problem.pointer, problem.detail)
+        for at, expression in reading.places:
+            for trap in traps(expression):
+                self._add(at, f"`{shortened(expression.text)}`: {trap}")
         for at, expression in () if in_map else reading.places:
             for root in sorted(expression.roots & {"item", "index"}):
                 self._add(at, f"`{root}` is there only inside a map")

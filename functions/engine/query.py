@@ -105,9 +105,8 @@ def compile_expression(text: str) -> tuple[Expression | None, tuple[str, ...]]:
     bad = [piece for piece in pieces[1::2] if piece.startswith("`") and not _is_json(piece)]
     if bad:
         return None, tuple(f"`{shown}`: the literal {piece} is not JSON (a string needs quotes)" for piece in bad)
-    pieces[::2] = [_HYPHENATED.sub(r'\1"\2"', piece) for piece in pieces[::2]]
     try:
-        tree: Tree = Parser().parse("".join(pieces)).parsed
+        tree: Tree = Parser().parse(hyphens_quoted(text)).parsed
     except RecursionError:
         return None, (f"`{shown}` is nested too deeply",)
     except (JMESPathError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -130,6 +129,13 @@ def compile_expression(text: str) -> tuple[Expression | None, tuple[str, ...]]:
         _evaluate=build(tree),
     )
     return expression, ()
+
+
+def hyphens_quoted(text: str) -> str:
+    """An expression as the library reads it: a step's name with a hyphen is a quoted one."""
+    pieces = _QUOTED.split(text)
+    pieces[::2] = [_HYPHENATED.sub(r'\1"\2"', piece) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 @lru_cache(maxsize=1_024)

@@ -114,4 +114,5 @@ def _path(parts: list[Tree], found: References) -> None:
 def _root(name: str, found: References) -> None:
     found.roots.add(name)
     if name not in ROOTS:
-        found.problems.append(f"there is no `{name}`; there is {', '.join(ROOTS)}")
+        hint = f" (the literal is written `` `{name}` ``)" if name in ("null", "true", "false") else ""
+        found.problems.append(f"there is no `{name}`; there is {', '.join(ROOTS)}{hint}")
