@@ -31,6 +31,7 @@ from fanfold.doctor import (
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
 from fanfold.local import LocalError
+from functions.adapters.aws import short_code, short_codes
 from functions.engine.errors import InfrastructureError
 
 CHECKS: Sequence[Check] = (
@@ -59,7 +60,7 @@ CHECKS: Sequence[Check] = (
 GONE = ("NotFound", "NonExistentQueue", "QueueDoesNotExist", "NoSuch")
 """Parts of the codes by which services say that there is no such thing."""
 FORBIDDEN = ("AccessDenied", "Unauthorized", "NotAuthorized")
-MISSING = ("UnknownOperationException", "NotImplemented", "UnsupportedOperation", "InvalidAction", "404", "501")
+MISSING = short_codes("UnknownOperation", "NotImplemented", "UnsupportedOperation", "InvalidAction", "404", "501")
 """What emulators answer to a call they do not have (or by the status 501); AWS has them all, everywhere."""
 NO_IDENTITY = ("ExpiredToken", "InvalidClientTokenId", "UnrecognizedClient", "SignatureDoesNotMatch", "RequestExpired")
 """What is wrong with credentials is wrong for every check: nothing can be looked at."""
@@ -94,7 +95,7 @@ def examine(deployment: Deployment, checks: Sequence[Check] = CHECKS) -> Diagnos
 
 
 def _is_missing(error: ClientError) -> bool:
-    code = error.response.get("Error", {}).get("Code")
+    code = short_code(str(error.response.get("Error", {}).get("Code", "")))
     return code in MISSING or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 501
 
 

@@ -54,42 +54,60 @@ class Call(Protocol):
         """
 
 
+_RENAMED: Final = {"NonExistentQueue": "QueueDoesNotExist", "QueueAlreadyExists": "QueueNameExists"}
+"""SQS's codes that are other words in its query protocol than in its JSON."""
+
+
+def short_code(code: str) -> str:
+    """The one spelling of a service's code: services, their protocols and emulators spell the same code differently.
+
+    Without what is put before it (`AWS.SimpleQueueService.` in SQS's query protocol, `com.amazonaws.sqs#` in JSON),
+    without `Exception` at its end (AWS's SQS says `InvalidParameterValue`, LocalStack's says
+    `InvalidParameterValueException`), and by its newer name where it has two.
+    """
+    word = code.rpartition("#")[2].rpartition(".")[2].removesuffix("Exception")
+    return _RENAMED.get(word, word)
+
+
+def short_codes(*codes: str) -> frozenset[str]:
+    """Codes in the one spelling, to look a short code up in."""
+    return frozenset(map(short_code, codes))
+
+
 class Refused(Unavailable):
-    """The service said no; `code` is its stable word for why."""
+    """The service said no; `code` is its stable word for why, in the spelling of `short_code`."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
-        self.code = code
+        self.code = short_code(code)
+
+    def says(self, *codes: str) -> bool:
+        """Whether it is one of these codes, in whatever spelling."""
+        return self.code in short_codes(*codes)
 
 
-CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+CONDITION_FAILED: Final = short_code("ConditionalCheckFailedException")
 
-THROTTLES: Final = frozenset(
-    {
-        "BandwidthLimitExceeded",
-        "KmsThrottled",
-        "LimitExceededException",
-        "OverLimit",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "SlowDown",
-        "Throttling",
-        "ThrottledException",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
+THROTTLES: Final = short_codes(
+    "BandwidthLimitExceeded",
+    "KmsThrottled",
+    "KmsThrottlingException",
+    "LimitExceededException",
+    "OverLimit",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "SlowDown",
+    "Throttling",
+    "ThrottledException",
+    "ThrottlingException",
+    "TooManyRequestsException",
 )
 """The services' codes for "too much at the moment": the call was refused before anything was done."""
 
 _NEVER_ASKED: Final = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
 _NO_ANSWER: Final = (HTTPClientError, IncompleteReadError, ResponseParserError)
-
-
-def short_code(code: str) -> str:
-    """A code without the prefix that SQS's query-compatible answers give it (`AWS.SimpleQueueService.`)."""
-    return code.rpartition(".")[2]
 
 
 def translate(error: Exception) -> FanfoldError | None:

@@ -48,7 +48,7 @@ class S3Blobs:
         try:
             response = await self._call(Client.S3, "get_object", Bucket=self._bucket, Key=ref.key)
         except Refused as refusal:
-            if refusal.code == "NoSuchKey":
+            if refusal.says("NoSuchKey"):
                 raise PayloadLost(f"there is no object {ref.key}") from refusal
             raise
         data: bytes = response["Body"]

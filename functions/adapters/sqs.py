@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from functions.adapters.aws import THROTTLES, Call, Client, Refused, short_code
+from functions.adapters.aws import THROTTLES, Call, Client, Refused, short_code, short_codes
 from functions.adapters.messages import decode, encode, fairness_group
 from functions.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered
 from functions.engine.message import Message, QueueName, Received
@@ -21,7 +21,7 @@ MAX_VISIBILITY_SECONDS: Final = 43_200
 MAX_WAIT_SECONDS: Final = 20
 # SQS's own limits (Developer Guide, "Amazon SQS message quotas"); emulators accept more.
 
-STALE: Final = frozenset({"ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue"})
+STALE: Final = short_codes("ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue")
 """What SQS answers for a receipt that is no longer valid: the message went to another, or is gone.
 
 `InvalidParameterValue` is also its word for a visibility beyond 12 hours from the receipt.

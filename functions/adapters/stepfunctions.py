@@ -40,7 +40,7 @@ class StepFunctionsFanOut:
                 input=execution_input(self._bounded(execution)),
             )
         except Refused as refusal:
-            if refusal.code != "ExecutionAlreadyExists":
+            if not refusal.says("ExecutionAlreadyExists"):
                 raise
             return False
         return True
@@ -50,7 +50,7 @@ class StepFunctionsFanOut:
         try:
             answer = await self._call(Client.STEP_FUNCTIONS, "describe_execution", executionArn=self._arn(execution))
         except Refused as refusal:
-            if refusal.code != "ExecutionDoesNotExist":
+            if not refusal.says("ExecutionDoesNotExist"):
                 raise
             return False
         return bool(answer["status"] == RUNNING)
@@ -60,7 +60,7 @@ class StepFunctionsFanOut:
         try:
             answer = await self._call(Client.STEP_FUNCTIONS, "describe_execution", executionArn=self._arn(execution))
         except Refused as refusal:
-            if refusal.code != "ExecutionDoesNotExist":
+            if not refusal.says("ExecutionDoesNotExist"):
                 raise
             return False
         if answer["status"] != SUCCEEDED or "output" not in answer:
@@ -80,7 +80,7 @@ class StepFunctionsFanOut:
             )
         except Refused as refusal:
             # Ended already: AWS answers nothing of the kind, an emulator does.
-            if refusal.code not in ("ExecutionDoesNotExist", "ValidationException"):
+            if not refusal.says("ExecutionDoesNotExist", "ValidationException"):
                 raise
 
     def _bounded(self, execution: Execution) -> Execution:

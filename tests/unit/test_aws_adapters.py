@@ -113,7 +113,15 @@ def deliveries(count: int) -> list[Any]:
     return [received(LANE, message_id=f"m{n}", receipt=f"r{n}", body="", receives=1) for n in range(count)]
 
 
-@pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", "AWS.SimpleQueueService.MessageNotInflight"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "ReceiptHandleIsInvalid",
+        "AWS.SimpleQueueService.MessageNotInflight",
+        "InvalidParameterValue",
+        "InvalidParameterValueException",
+    ],
+)
 async def test_receipts_that_are_no_longer_valid_are_passed_over(code: str) -> None:
     call = ScriptedCall({"Failed": [{"Id": "0", "Code": code, "SenderFault": True}]})
     await SqsQueue(call, {LANE: "u"}).hide(deliveries(1), seconds=60)

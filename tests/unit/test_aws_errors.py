@@ -15,7 +15,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from functions.adapters.aws import Refused, translate, translated
+from functions.adapters.aws import Refused, short_code, translate, translated
 from functions.engine.errors import Conflict, FanfoldError, Throttled, Unanswered, Unavailable
 
 URL = "http://127.0.0.1:1/"
@@ -50,6 +50,10 @@ def test_a_failed_condition_on_nothing_carries_nothing() -> None:
         ("AWS.SimpleQueueService.OverLimit", 403),
         ("SlowDown", 503),
         ("TooManyRequestsException", 429),
+        ("TooManyRequests", 429),
+        ("KMS.ThrottlingException", 400),
+        ("KmsThrottlingException", 400),
+        ("com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceeded", 400),
     ],
 )
 def test_a_refusal_for_load_was_definitely_not_carried_out(code: str, status: int) -> None:
@@ -80,10 +84,46 @@ def test_a_failure_before_sending_was_definitely_not_carried_out(error: Exceptio
     assert type(translate(error)) is Unavailable
 
 
+SPELLINGS = [
+    # SQS's two protocols (API reference, `awsQueryError` of each error), and what LocalStack makes of one of them.
+    ("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"),
+    ("QueueNameExists", "QueueAlreadyExists"),
+    ("MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight"),
+    ("UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation"),
+    ("BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong"),
+    ("TooManyEntriesInBatchRequest", "com.amazonaws.sqs#TooManyEntriesInBatchRequest"),
+    ("InvalidParameterValue", "InvalidParameterValueException"),
+    # The others have one protocol each, but not every emulator's code comes from their models.
+    ("ExecutionAlreadyExists", "ExecutionAlreadyExistsException"),
+    ("ValidationException", "Validation"),
+    ("NoSuchKey", "NoSuchKeyException"),
+    ("ConditionalCheckFailedException", "ConditionalCheckFailed"),
+]
+
+
+@pytest.mark.parametrize(("code", "other"), SPELLINGS)
+def test_every_spelling_of_a_code_is_the_same_code(code: str, other: str) -> None:
+    assert short_code(code) == short_code(other)
+    for said, meant in ((code, other), (other, code)):
+        refused = Refused(said, "words")
+        assert refused.says(meant)
+        assert not refused.says("SomethingElse")
+
+
+@pytest.mark.parametrize("code", ["ConditionalCheckFailed", "com.amazonaws.dynamodb#ConditionalCheckFailedException"])
+def test_a_failed_condition_is_one_in_every_spelling(code: str) -> None:
+    assert isinstance(translate(client_error(code)), Conflict)
+
+
+def test_codes_that_are_near_each_other_stay_apart() -> None:
+    codes = ["InvalidParameterValue", "InvalidParameter", "ResourceNotFound", "NotFound", "ExecutionDoesNotExist"]
+    assert len({short_code(code) for code in codes}) == len(codes)
+
+
 def test_any_other_refusal_keeps_its_code() -> None:
     error = translate(client_error("AWS.SimpleQueueService.NonExistentQueue"))
     assert isinstance(error, Refused)
-    assert error.code == "NonExistentQueue"
+    assert error.code == "QueueDoesNotExist"
 
 
 @pytest.mark.parametrize("error", [ParamValidationError(report="a bug"), KeyError("a bug")])

@@ -54,7 +54,13 @@ def a_check(code: str, status: int) -> Check:
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("UnknownOperationException", 400), ("InternalFailure", 501), ("404", 404)]
+    ("code", "status"),
+    [
+        ("UnknownOperationException", 400),
+        ("AWS.SimpleQueueService.UnsupportedOperation", 400),
+        ("InternalFailure", 501),
+        ("404", 404),
+    ],
 )
 def test_what_an_emulator_does_not_have_is_no_finding_and_takes_none_away(
     session: boto3.Session, code: str, status: int
