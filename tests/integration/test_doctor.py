@@ -22,6 +22,7 @@ from fanfold.doctor.examination import CHECKS, examine
 from fanfold.doctor.finding import Finding
 from fanfold.local import LocalStack
 from functions.engine.message import DEAD, RESUME
+from tests.integration.test_local_stack import no_functions
 
 pytestmark = pytest.mark.emulator
 
@@ -199,6 +200,20 @@ def test_a_mapping_that_was_deleted_is_named_with_its_queue_and_class_and_made_a
     assert {key: made[key] for key in same} == {key: told[key] for key in same}
     assert client.wait(waiting, timeout=60)["status"] == "succeeded"
     assert patient.found("mappings", "concurrency", "visibility") == []
+
+
+def test_a_lane_that_nobody_works_on_is_found_once_its_runs_have_waited_for_minutes(
+    patient: Patient, client: Client
+) -> None:
+    with no_functions(patient.stack):
+        waiting = client.submit("tiny")["id"]
+        soon, later = (datetime.now(UTC) + timedelta(minutes=minutes) for minutes in (2, 4))
+        assert [each for _, each in patient.found("workers", now=soon) if waiting in each.what] == []
+        ((_, finding),) = patient.found("workers", now=later)
+        assert finding.what.startswith("Nobody works on lane normal of class model: ")
+        assert waiting in finding.what
+    assert client.wait(waiting, timeout=60)["status"] == "succeeded"
+    assert patient.found("workers", now=later) == []
 
 
 def test_a_reservation_below_the_mappings_is_found(patient: Patient, before: Before) -> None:
