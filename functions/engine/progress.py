@@ -22,7 +22,7 @@ from functions.engine.waiting import end_wait, open_wait
 from functions.engine.waits import WaitFor, WaitUntil
 from functions.engine.workflow import Join, Step, Workflow
 
-LARGE_INPUT = 256_000
+LARGE_INPUT = 16_000
 """An input out of more bytes than this is made again when its attempt begins, instead of waiting for that in memory."""
 
 FRUITLESS_BACKOFF = timedelta(seconds=5)
