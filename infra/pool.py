@@ -28,7 +28,8 @@ from infra.queues import Queues
 MAX_STOP_SECONDS: Final = 120
 """The longest Fargate waits between SIGTERM and SIGKILL (ECS container definition, stopTimeout)."""
 LEAVE_SECONDS: Final = 20
-"""What a worker needs beside `drain_seconds`: 5 s for what it cancels, 6 s for its last polls, and some to end."""
+"""What a worker needs beside `drain_seconds`: 6 s for what it breaks off, 5 s each for what that leaves and for its
+polls, and some to end."""
 PERIOD: Final = Duration.minutes(1)
 """How often SQS tells a queue's numbers."""
 LATE_PERIODS: Final = 5

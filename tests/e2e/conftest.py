@@ -12,7 +12,7 @@ import pytest
 from fanfold import deploy
 from fanfold.cdk import Options
 from tests.integration.conftest import free_port
-from tests.support.load import WORKFLOWS
+from tests.support.load import POISONED, WORKFLOWS
 from tests.support.site import Site
 
 LEASE_SECONDS = 3.5
@@ -43,7 +43,7 @@ def lease_seconds() -> float:
 def site(tmp_path_factory: pytest.TempPathFactory, session: boto3.Session) -> Iterator[Site]:
     """The stack, deployed with Lambda workers; it is stopped when the session ends."""
     state = tmp_path_factory.mktemp("faults") / ".fanfold"
-    environ = {**os.environ, "PERSIST_STATE": "1", "S3_PERSIST": "1"}
+    environ = {**os.environ, "PERSIST_STATE": "1", "S3_PERSIST": "1", **POISONED}
     options = Options(port=free_port(), settings={**SETTINGS, "lease_seconds": lease_seconds()})
     stack = deploy.up(options, state=state, environ=environ, report=print)
     try:

@@ -9,6 +9,7 @@ dead letters. `make faults RUNS=100 SEED=7` does the same with more.
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
@@ -72,6 +73,29 @@ def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: 
         site.ended(ids, seconds=PATIENCE_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 6}
+
+
+def test_five_rolling_deployments_within_one_long_step_cost_it_no_crash_and_at_most_one_restart(site: Site) -> None:
+    with processes(site, 1) as fleet:
+        (current,) = fleet.living
+        ids = site.submit([("speck", {"pace": {"ms": 15_000}})])
+        until(
+            lambda: site.all(ids, lambda run: worker_pid(run) == current),
+            seconds=PATIENCE_SECONDS,
+            what=lambda: "the worker has not claimed the run",
+        )
+        for _ in range(5):
+            (new,) = fleet.start(ready=False)
+            fleet.signal(current, signal.SIGTERM)
+            current = new
+            time.sleep(1)
+        assert site.all(ids, lambda run: not run.terminal), "the step was over before the last deployment"
+        site.ended(ids, seconds=PATIENCE_SECONDS)
+        evidence = judged(site, ids)
+    (run,) = evidence.runs.values()
+    assert (run.status, run.crashes, run.steps["only"].interruptions) == (Status.SUCCEEDED, 0, 0)
+    assert not any(entry.tells_of_a_crash for entry in run.journal)
+    assert run.steps["only"].attempts <= 2
 
 
 # --- messages -------------------------------------------------------------------------------------

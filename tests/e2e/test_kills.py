@@ -23,7 +23,7 @@ from tests.support.load import (
     CHAIN,
     OTHER_CLASS,
     PATIENCE_SECONDS,
-    POISON,
+    POISONS,
     QUICK,
     RUNS,
     SEED,
@@ -41,6 +41,7 @@ STEADY = {"pace": {"ms": 400, "after_ms": 300}}
 """Time enough to be met, and killed, on both sides of each step's end."""
 
 INNOCENT = 100
+"""How many runs stand beside the poisonous ones, for functions and for processes each."""
 
 Kill = Callable[[int], bool]
 """Kills a process; says whether it was one that may be killed."""
@@ -160,8 +161,11 @@ def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_r
     assert evidence.of(EventType.STEP_INTERRUPTED) > 0
 
 
-def test_one_poisonous_run_among_innocent_ones_fails_alone(site: Site) -> None:
-    runs = [*mixed(INNOCENT // 2, QUICK), (POISON, None), *mixed(INNOCENT // 2, QUICK)]
+def test_poisonous_runs_among_innocent_ones_fail_alone(site: Site) -> None:
+    """One kills its worker in a step, one by the memory and one by the time that a decision on it takes."""
+    third = INNOCENT // 3
+    runs = [run for poison in POISONS for run in (*mixed(third, QUICK), (poison, None))]
+    runs += mixed(INNOCENT - len(POISONS) * third, QUICK)
     with processes(site, 0, class_name=OTHER_CLASS) as fleet:
         for_functions, for_processes = site.submit(runs), site.submit(elsewhere(runs))
         functions(site)
@@ -172,6 +176,10 @@ def test_one_poisonous_run_among_innocent_ones_fails_alone(site: Site) -> None:
         site.ended([*for_functions, *for_processes], seconds=PATIENCE_SECONDS, meanwhile=replace_the_dead)
         for ids in (for_functions, for_processes):
             evidence = judged(site, ids)
-            assert evidence.statuses() == {"succeeded": INNOCENT, "failed": 1}
-            (poison,) = (run for run in evidence.runs.values() if run.workflow.startswith(POISON))
-            assert (poison.status, poison.reason) == (Status.FAILED, Reason.ATTEMPTS_EXHAUSTED)
+            assert evidence.statuses() == {"succeeded": INNOCENT, "failed": len(POISONS)}
+            poisons = [run for run in evidence.runs.values() if run.workflow.startswith(POISONS)]
+            assert {run.reason for run in poisons} == {Reason.ATTEMPTS_EXHAUSTED}
+            assert {max(run.crashes, *(s.interruptions for s in run.steps.values()), 0) for run in poisons} == {5}
+            # Whom a death took along was interrupted, and nothing else: no attempt of theirs failed.
+            innocent = [run for run in evidence.runs.values() if not run.workflow.startswith(POISONS)]
+            assert {state.failures for run in innocent for state in run.steps.values()} == {0}

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from tests.support.site import clean_environment, until
 
@@ -19,11 +20,16 @@ END_SECONDS = 120.0
 class Fleet:
     """Worker processes for a class of the stack of `folder` (where its `.fanfold` lies), `concurrency` runs each.
 
+    They have `environ` beside this process's environment.
+
     Whatever is left at the end is killed, the children in which suspects are worked on included.
     """
 
-    def __init__(self, folder: Path, *, class_name: str, concurrency: int) -> None:
+    def __init__(
+        self, folder: Path, *, class_name: str, concurrency: int, environ: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._folder = folder
+        self._environ = environ
         self._arguments = ("--class", class_name, "--concurrency", str(concurrency), "--json")
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -56,7 +62,7 @@ class Fleet:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "fanfold.cli", "worker", *self._arguments],
                 cwd=self._folder,
-                env=clean_environment(),
+                env={**clean_environment(), **self._environ},
                 stdin=subprocess.DEVNULL,
                 stdout=output,  # not a pipe: a worker that logs more than one holds would stand still
                 stderr=subprocess.STDOUT,

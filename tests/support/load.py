@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.support.evidence import Evidence, gather
@@ -25,7 +26,12 @@ OTHER_CLASS = "harness"
 """A class for processes only: its functions are off. It has the same workflows, with its name behind theirs."""
 
 CHAIN = ("one", "two", "three", "four")
-POISON = "poison"
+POISON, GORGE, DAWDLE = "poison", "gorge", "dawdle"
+POISONS = (POISON, GORGE, DAWDLE)
+"""Workflows whose runs kill their worker: in a step, by a decision's memory, by a decision's time. For the last two the
+workers need `POISONED` in their environment."""
+
+POISONED = {"PYTHONPATH": os.fspath(Path(__file__).with_name("poison"))}
 
 
 def _effect(*needs: str) -> dict[str, Any]:
@@ -52,6 +58,8 @@ _SHAPES: Sequence[Mapping[str, Any]] = (
         "steps": {"before": _effect(), "nap": {"wait": {"for": "4s"}, "needs": ["before"]}, "after": _effect("nap")},
     },
     {"name": POISON, "steps": {"drink": {"task": "chaos.crash"}}},
+    {"name": GORGE, "steps": {"drink": {"task": "core.echo"}}},
+    {"name": DAWDLE, "steps": {"drink": {"task": "core.echo"}}},
 )
 
 WORKFLOWS = [
@@ -83,7 +91,7 @@ def elsewhere(runs: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def processes(site: Site, count: int, *, concurrency: int = 4, class_name: str = CLASS) -> Iterator[Fleet]:
     """Worker processes instead of a class's functions; dead letters stay where they are."""
     site.switch(workers=False, dead_letters=False, class_name=class_name)
-    with Fleet(site.state.parent, class_name=class_name, concurrency=concurrency) as fleet:
+    with Fleet(site.state.parent, class_name=class_name, concurrency=concurrency, environ=POISONED) as fleet:
         fleet.start(count)
         yield fleet
 
@@ -105,7 +113,7 @@ def judged(site: Site, ids: Sequence[str]) -> Evidence:
     assert evidence.problems(LEDGERED) == []
     # A poisonous run's own message may be a dead letter: it was received twice for each crash. Its row carries the run.
     dead = site.records(sorted(site.dead_letters()))
-    assert [run for run in dead.values() if not run.workflow.startswith(POISON)] == []
+    assert [run for run in dead.values() if not run.workflow.startswith(POISONS)] == []
     until(
         lambda: (site.sweep_in_turn(), site.places() == site.queued())[1],
         seconds=PATIENCE_SECONDS,
