@@ -55,10 +55,16 @@ hostile: $(READY)  ## Try TIMES as many hostile requests and documents as `make 
 	@HOSTILE_TIMES=$(TIMES) $(BIN)/python -m pytest -n 2 tests/unit/test_hostile_calls.py \
 	  tests/unit/test_hostile_documents.py tests/unit/test_hostile_requests.py
 
-# Nothing is started or stopped there; what the tests deploy is deleted again. docs/development.md has what is needed.
-test-localstack: $(READY)  ## The integration tests in an emulator that runs: make test-localstack ENDPOINT=URL [API=rest]
-	@test -n "$(ENDPOINT)" || { echo "ENDPOINT=… names the emulator, e.g. http://127.0.0.1:4566" >&2; exit 2; }
+# Without ENDPOINT: LocalStack's own SQS, S3 and Step Functions, in build/localstack, by a Python 3.13.
+# With one: nothing is started or stopped there; what the tests deploy is deleted again. docs/development.md has more.
+test-localstack: $(READY)  ## Queues, payloads, maps on the real LocalStack; ENDPOINT=URL [API=rest]: all in one that runs
+ifeq ($(ENDPOINT),)
+	@$(BIN)/python -m tests.support.localstack >/dev/null
+	@FANFOLD_TEST_LOCALSTACK=1 $(BIN)/python -m pytest -q -m localstack tests/localstack \
+	  tests/contract/test_work_queue.py tests/contract/test_blobs.py tests/contract/test_maps.py
+else
 	@FANFOLD_TEST_ENDPOINT=$(ENDPOINT) FANFOLD_TEST_API=$(API) $(BIN)/python -m pytest tests/integration
+endif
 
 # Counts are claimed and times only shown: `python -m loadtest --help` measures.
 TARGET ?= memory
@@ -96,7 +102,9 @@ lock: $(READY)  ## Pin every dependency again, by hash and without addresses
 	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements.lock && \
 	  "$$uv" pip compile --quiet pyproject.toml --extra service --constraint requirements.lock \
 	    --generate-hashes --no-emit-index-url --only-binary :all: \
-	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements-worker.lock
+	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements-worker.lock && \
+	  "$$uv" pip compile --quiet tests/localstack/requirements.in --generate-hashes --no-emit-index-url \
+	    --python-version 3.13 --exclude-newer 2026-03-15 -o tests/localstack/requirements.lock
 
 synth: $(READY) node_modules/.package-lock.json  ## Synthesize the CloudFormation template into cdk.out
 	@npx --no-install cdk synth --quiet

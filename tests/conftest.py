@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -12,6 +14,7 @@ from xdist.scheduler import LoadGroupScheduling
 from functions.runtime.telemetry import logger
 from tests.support.elsewhere import ENDPOINT, be_sure_of
 from tests.support.emulator import emulator
+from tests.support.localstack import Missing, find_python, install, is_right, localstack
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +34,17 @@ def emulator_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def localstack_url() -> Iterator[str]:
+    """The real LocalStack's SQS, S3 and Step Functions; only `make test-localstack` has tests for it."""
+    try:
+        python = install(find_python(os.environ, Path.home(), is_right))
+    except Missing as missing:
+        pytest.exit(str(missing), returncode=2)
+    with localstack(python) as url:
+        yield url
+
+
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """What a test makes of this process's log (a command may silence it) ends with the test."""
@@ -39,14 +53,21 @@ def logging_as_before() -> Iterator[None]:
     logger().setLevel(before)
 
 
-GROUPS = {"tests/integration/": "stack", "tests/e2e/test_faults.py": "faults", "tests/e2e/test_kills.py": "faults"}
+GROUPS = {
+    "tests/integration/": "stack",
+    "tests/localstack/": "localstack",
+    "tests/e2e/test_faults.py": "faults",
+    "tests/e2e/test_kills.py": "faults",
+}
 """Tests that share a deployed stack stay on one worker of a parallel session: a stack is costly to make."""
 
 
 def group_of(nodeid: str) -> str | None:
-    """What a test shares with others: a stack, or the bare emulator."""
+    """What a test shares with others: a stack, the bare emulator, or LocalStack."""
     found = next((name for path, name in GROUPS.items() if nodeid.startswith(path)), None)
-    return found or ("emulator" if nodeid.startswith("tests/contract/") and "emulator" in nodeid else None)
+    if found is None and nodeid.startswith("tests/contract/"):
+        found = next((name for name in ("emulator", "localstack") if name in nodeid), None)
+    return found
 
 
 class Together(LoadGroupScheduling):

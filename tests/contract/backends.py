@@ -1,4 +1,7 @@
-"""What the contract suite runs on: the same promises, asked of memory, of moto and of the embedded emulator."""
+"""What the contract suite runs on: the same promises, asked of memory, of moto, of the embedded emulator.
+
+And of LocalStack, where `make test-localstack` asks for it.
+"""
 
 from __future__ import annotations
 
@@ -219,13 +222,14 @@ class MemoryBackend:
 
 
 class AwsBackend:
-    """The AWS adapters on a stack of their own."""
+    """The AWS adapters on a stack of their own, whose queues may look at the time only every `grain` seconds."""
 
-    def __init__(self, aws: Aws, stack: Stack, *, answers_urls: bool, shards: int) -> None:
+    def __init__(self, aws: Aws, stack: Stack, *, answers_urls: bool, shards: int, grain: float = 0) -> None:
         self._aws = aws
         self._stack = stack
         self._answers_urls = answers_urls
         self._shards = shards
+        self._grain = grain
         self._clock = FakeClock()
         self._ids = SeededIds()
         self._queue_time = False
@@ -280,7 +284,7 @@ class AwsBackend:
     async def pass_time(self, seconds: float) -> None:
         await self._clock.advance(seconds)
         if self._queue_time:  # only SQS lives by a clock that can't be moved
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(seconds + self._grain)
 
     async def fetch(self, url: str) -> bytes | None:
         if not self._answers_urls:

@@ -13,8 +13,14 @@ from moto import mock_aws
 from functions.runtime.wiring import Aws
 from tests.contract.backends import MAX_RECEIVES, WITH_RECORDS, AwsBackend, Backend, MemoryBackend
 from tests.support.aws import create_stack
+from tests.support.localstack import SERVICES, WANTED
 
 BACKENDS = ["memory", *WITH_RECORDS]
+if WANTED:
+    BACKENDS.append(pytest.param("localstack", marks=pytest.mark.localstack))
+
+LOCALSTACK_GRAIN = 1.0
+"""Its queues look once a second for what is visible again, and for delays that are over."""
 
 
 class ReusedClients:
@@ -56,6 +62,26 @@ def emulator_aws(session: boto3.Session, emulator_url: str) -> Iterator[Aws]:
     aws.close()
 
 
+class Divided:
+    """A session for LocalStack: what it has there, the rest (DynamoDB) on the embedded emulator."""
+
+    def __init__(self, session: Any, there: str, rest: str) -> None:
+        self._session = session
+        self._there = there
+        self._rest = rest
+
+    def client(self, service: Any, endpoint_url: str | None = None, **options: Any) -> Any:
+        where = self._there if service in SERVICES else self._rest
+        return self._session.client(service, endpoint_url=where, **options)
+
+
+@pytest.fixture(scope="session")
+def localstack_aws(session: boto3.Session, localstack_url: str, emulator_url: str) -> Iterator[Aws]:
+    aws = Aws(Divided(session, localstack_url, emulator_url), endpoint_url=emulator_url, threads=8)
+    yield aws
+    aws.close()
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, builder: ReusedClients) -> Iterator[Backend]:
     name = f"contract-{uuid.uuid4().hex[:12]}"
@@ -67,6 +93,11 @@ def backend(request: pytest.FixtureRequest, builder: ReusedClients) -> Iterator[
             with mock_aws():
                 stack = create_stack(builder, name=name, max_receives=MAX_RECEIVES)
                 yield AwsBackend(aws, stack, answers_urls=False, shards=3)
+        case "localstack":
+            aws = request.getfixturevalue("localstack_aws")
+            urls = (request.getfixturevalue(name) for name in ("localstack_url", "emulator_url"))
+            stack = create_stack(Divided(builder, *urls), name=name, max_receives=MAX_RECEIVES)
+            yield AwsBackend(aws, stack, answers_urls=True, shards=1, grain=LOCALSTACK_GRAIN)
         case _:
             aws = request.getfixturevalue("emulator_aws")
             stack = create_stack(builder, request.getfixturevalue("emulator_url"), name=name, max_receives=MAX_RECEIVES)

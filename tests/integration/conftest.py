@@ -6,7 +6,6 @@ Or in the emulator that `make test-localstack ENDPOINT=…` names.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 
 import pytest
@@ -16,14 +15,7 @@ from fanfold.cdk import Options
 from fanfold.local import LocalStack
 from tests.support import elsewhere
 from tests.support.elsewhere import API, ENDPOINT
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from tests.support.emulator import free_port
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def emulator() -> Iterator[str]:
     Raises RuntimeError, with the end of its log, when it does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="fanfold-emulator-") as folder:
-        port = _free_port()
+        port = free_port()
         log = Path(folder) / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -61,7 +61,8 @@ def _environment(port: int, folder: str) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
