@@ -215,3 +215,17 @@ def test_the_base_url_of_a_rest_api_has_its_stage_in_it(rest: Synthesised) -> No
     url = rest.text(rest.template["Outputs"]["ApiUrl"]["Value"])
     assert url == f"https://{api}.execute-api.AWS::Region.AWS::URLSuffix/{stage}/"
     assert rest.all("AWS::ApiGateway::Stage")[stage]["StageName"] == "api"
+
+
+def test_what_shows_runs_may_write_seats_and_secrets_and_no_run(prod: Synthesised) -> None:
+    role = prod.functions()["watch"]["Role"]["Fn::GetAtt"][0]
+    statements = [
+        statement
+        for policy in prod.all("AWS::IAM::Policy").values()
+        if {"Ref": role} in policy["Roles"]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+    (writing,) = (s for s in statements if "dynamodb:PutItem" in s["Action"])
+
+    assert writing["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["#seats#*", "#secrets"]}}
+    assert not [s for s in statements if "sqs:" in str(s["Action"]) or "states:" in str(s["Action"])]
