@@ -5,9 +5,7 @@ A wake may also be the detail of an EventBridge event about a map's execution, w
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,10 +16,6 @@ from functions.engine.run import SCHEMA, Place
 from functions.engine.tenant import checked_tenant
 from functions.engine.values import Json
 
-MAX_GROUP_ID: Final = 128
-"""Characters (SQS API, `MessageGroupId`, which takes alphanumerics and punctuation); emulators take more."""
-
-_GROUP: Final = re.compile(rf"[\x21-\x7e]{{1,{MAX_GROUP_ID}}}")
 _RUN: Final = "run"
 _WAKE: Final = "wake"
 
@@ -37,11 +31,10 @@ class Opened:
 def fairness_group(tenant: str) -> str:
     """The group in which a tenant's messages are sent, so that one tenant's backlog holds up no other (fair queues).
 
-    The tenant itself, or its SHA-256 where SQS would refuse that.
+    The tenant itself: every tenant's name is a `MessageGroupId` (SQS API: 128 characters, alphanumerics and
+    punctuation). Raises ValueError for what is no tenant's name.
     """
-    if _GROUP.fullmatch(tenant):
-        return tenant
-    return hashlib.sha256(tenant.encode("utf-8", "surrogatepass")).hexdigest()
+    return checked_tenant(tenant)
 
 
 def encode(message: Message) -> str:
