@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from functions.engine.errors import NotFound, Unreadable
+from functions.engine.errors import NewerSchema, NotFound, Unreadable
 from functions.engine.ports import Bucket, IndexKey, RunKey
 from functions.engine.run import Place, Run
 from functions.runtime.heads import legible
+from functions.runtime.maps import map_key
 from functions.runtime.sweeper.rotation import MAX_READ
 from functions.runtime.wiring import Services
 
@@ -24,12 +25,14 @@ MOST_SEALED = 500
 class Census:
     """Active runs as read, oldest first within a tenant; `unreadable` says why this code can't read others.
 
+    `lost_batches` says of runs whether a record of a batch of one of their open maps can't be read, and why.
     `held_before` and `held_after` are the places counted (class, shard and hour) before and after the runs were read.
     `complete` tells whether those are all the active runs there were.
     """
 
     runs: tuple[Run, ...]
     unreadable: Mapping[RunKey, Unreadable]
+    lost_batches: Mapping[RunKey, str]
     complete: bool
     held_before: Mapping[tuple[str, Place], int]
     held_after: Mapping[tuple[str, Place], int]
@@ -50,6 +53,7 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
     unreadable: dict[RunKey, Unreadable] = {}
     seen = 0
     complete = True
+    lost: dict[RunKey, str] = {}
     sealed = 0
     for tenant in sorted(await services.tokens.tenants()):
         last: IndexKey | None = None
@@ -64,6 +68,8 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
                     sealed += 1
                     if (why := await _damage(services, key, run, now=now)) is not None:
                         unreadable[key] = why
+                if (damage := await _lost_batch(services, run)) is not None:
+                    lost[key] = damage
             seen += len(page)
             if len(page) < MAX_READ:
                 break
@@ -72,6 +78,7 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
     return Census(
         runs=tuple(runs),
         unreadable=unreadable,
+        lost_batches=lost,
         complete=complete,
         held_before=before,
         held_after=await _held(services),
@@ -88,6 +95,20 @@ async def _damage(services: Services, key: RunKey, run: Run, *, now: datetime) -
         standing = await services.runs.get(key, now=now)
         if standing is not None and standing.version == run.version:
             return Unreadable(str(error))
+    return None
+
+
+async def _lost_batch(services: Services, run: Run) -> str | None:
+    """Why a record of a batch of one of the run's open maps can't be read, if so: a query for each of them."""
+    for name, step in run.steps.items():
+        if step.map is None or step.settled:
+            continue
+        try:
+            records = await services.map_records.read(map_key(run, name))
+        except NewerSchema as error:
+            return str(error)
+        if damage := next((record.damage for record in records if record.damage), None):
+            return damage
     return None
 
 

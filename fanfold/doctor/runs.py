@@ -82,6 +82,12 @@ def find(deployment: Deployment) -> Iterator[Finding]:
             fix="Put its item back from a backup, or give the run up:"
             f" fanfold remove --tenant {key.tenant} {key.run_id} (docs/operations.md#unreadable).",
         )
+    for key, damage in deployment.census.lost_batches.items():
+        yield Finding(
+            what=f"What a batch of a map of run {key.run_id} of tenant {key.tenant} recorded can't be read: {damage}.",
+            why="Its items count as failed: none whose end was recorded is worked on again by itself.",
+            fix=f"When the run has failed: fanfold redrive {key.run_id} works on them again.",
+        )
     if not deployment.census.complete:
         yield Finding(
             what=f"There are more than {MOST:,} active runs; the others were not looked at.",

@@ -15,11 +15,14 @@ from fanfold.doctor import clock, places, runs, tokens, workers
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.examination import examine
 from fanfold.doctor.finding import Finding
+from functions.engine.fanout import MapRecord, MapState, Via
 from functions.engine.journal import Entry, EventType
 from functions.engine.message import RESUME, QueueName, Wake
 from functions.engine.ports import Absent, RunKey
-from functions.engine.run import SCHEMA, Place, Run, Sealed, Status
+from functions.engine.run import SCHEMA, Place, Run, Sealed, Status, StepState, StepStatus
 from functions.engine.segments import Segment
+from functions.engine.values import BlobRef
+from functions.runtime.maps import map_key
 from functions.runtime.settings import Settings
 from functions.runtime.wiring import Services
 from tests.support.builders import a_full_run, a_run, a_submission, a_token, an_envelope
@@ -209,6 +212,22 @@ def test_a_run_of_which_a_sealed_part_is_damaged_is_found(patient: Memory, gone:
         patient.services.runs._segments[RunKey(tenant=run.tenant, run_id=run.id)][0]["b"] = {"B": b"?"}
     (what,) = (finding.what for _, finding in patient.found() if "can't be read" in finding.what)
     assert run.id in what
+
+
+def test_a_batch_of_an_open_map_whose_record_is_damaged_is_found(patient: Memory) -> None:
+    state = MapState(via=Via.STEP_FUNCTIONS, items=4, batch_size=2, plan=BlobRef(key="k", bytes=1, sha256="ab" * 32))
+    step = StepState(status=StepStatus.WAITING, attempts=1, map=state, due_at=NOW + timedelta(hours=1))
+    run = patient.store(
+        a_run(1, status=Status.WAITING, due_at=NOW + timedelta(hours=1), place=None, steps={"only": step})
+    )
+    records = patient.services.map_records
+    for first in (0, 2):
+        record = MapRecord(try_number=1, first=first, plan="p", results=())
+        patient.do(records.put(map_key(run, "only"), record, expires_at=NOW))
+    assert patient.found() == []
+    records._partitions[map_key(run, "only")]["0000001#0000002"]["b"] = {"B": b"?"}
+    _, finding = the_one(patient.found())
+    assert (run.id in finding.what, "redrive" in finding.fix) == (True, True)
 
 
 def test_places_that_nobody_can_return_any_more_are_found(patient: Memory) -> None:
