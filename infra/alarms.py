@@ -74,7 +74,7 @@ class Alarms(Construct):
         self._door_alarm(door)
         queue_alarms(self._bell, queues, config)
         wait_alarms(self._bell, config)
-        self._function_alarms(functions)
+        self._function_alarms(functions, config)
         self._sweeper_alarm(sweeper)
         self._run_alarms(config)
         self._task_alarm()
@@ -91,7 +91,7 @@ class Alarms(Construct):
             says=f"More than {FAILURES_LEAST} requests in five minutes are answered with 500 or more, for ten minutes.",
         )
 
-    def _function_alarms(self, functions: Mapping[str, Function]) -> None:
+    def _function_alarms(self, functions: Mapping[str, Function], config: Config) -> None:
         for name, each in functions.items():
             self._bell.hang(
                 f"{name.title().replace('-', '')}Errors",
@@ -100,7 +100,9 @@ class Alarms(Construct):
                 section="function-errors",
                 says=f"The function {name} raised or was killed.",
             )
-        several = list(functions.items())
+        # Where maps have a bound, calls are refused for it all day long, and asked for again: no item fails.
+        bounded = {f"fanout-{name}" for name, given in config.classes.items() if given.map_concurrency is not None}
+        several = [(name, each) for name, each in functions.items() if name not in bounded]
         for number, start in enumerate(range(0, len(several), MATH_METRICS), 1):
             part = dict(several[start : start + MATH_METRICS])
             throttles = cloudwatch.MathExpression(

@@ -21,6 +21,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     asked = [
         (f"the function {name}", LEAST, _query("AWS/Lambda", "Throttles", {"FunctionName": each["FunctionName"]}))
         for name, each in deployment.functions.items()
+        if not _bounded(deployment, name)
     ]
     asked += [
         (f"the table ({kind})", 0, _query("AWS/DynamoDB", f"{kind}ThrottleEvents", table)) for kind in ("Read", "Write")
@@ -48,6 +49,12 @@ def find(deployment: Deployment) -> Iterator[Finding]:
                 why="Callers got 503, runs waited, and throttled deliveries count as receives.",
                 fix=f"See docs/operations.md#{section}.",
             )
+
+
+def _bounded(deployment: Deployment, name: str) -> bool:
+    """Whether it works on batches of maps that have a bound: calls beyond that are refused, and asked for again."""
+    of_class = deployment.settings.classes.get(name.removeprefix("fanout-"))
+    return name.startswith("fanout-") and of_class is not None and of_class.map_concurrency > 0
 
 
 def _query(namespace: str, name: str, dimensions: Mapping[str, str]) -> Mapping[str, Any]:

@@ -238,6 +238,22 @@ def test_no_alarm_looks_at_more_metrics_than_cloudwatch_lets_it(drained: Synthes
     assert len(watched) == len(ours) == 15
 
 
+def test_a_bound_of_maps_at_work_sets_off_no_alarm(synth: Callable[..., Synthesised]) -> None:
+    stack = synth({"stage": "prod", "classes": {"model": {"map_concurrency": 40}, "harness": {}}})
+    watched = {
+        str(query["MetricStat"]["Metric"]["Dimensions"][0]["Value"])
+        for alarm in stack.all("AWS::CloudWatch::Alarm").values()
+        for query in alarm.get("Metrics", ())
+        if query.get("MetricStat", {}).get("Metric", {}).get("MetricName") == "Throttles"
+    }
+    unwatched = [
+        f
+        for name, f in stack.all("AWS::Lambda::Function").items()
+        if f["Handler"].startswith("functions.") and str({"Ref": name}) not in watched
+    ]
+    assert [(f["Handler"], f["ReservedConcurrentExecutions"]) for f in unwatched] == [("functions.fanout.handler", 40)]
+
+
 def test_what_no_function_takes_alarms_as_what_processes_take(drained: Synthesised) -> None:
     assert not alarms_on(drained, "ApproximateAgeOfOldestMessage")
     assert len([name for name in drained.all("AWS::CloudWatch::Alarm") if "Untaken" in name]) == 5 * 3
