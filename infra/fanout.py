@@ -37,12 +37,18 @@ DELIVER_LOGS = [
 """What a state machine's role needs to log; these actions take no resource (Step Functions, logging in CloudWatch)."""
 ENDS = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
 """How an execution ends. One that succeeded has rung before, but a moment too early: it was not closed then."""
+MORE_THAN_ALL = 1_000_000
+"""Batches; an execution has as many as its map, whose items are bounded (setting `max_map_items`)."""
 PATIENCE = 10
 """How often a batch that may take its time is asked for before its run asks again: for about eight minutes."""
 
 
 class FanOut(Construct):
-    """Works on the batches of maps of one class. `emulated` takes a fixed concurrency: emulators know no other."""
+    """Works on the batches of maps of one class.
+
+    `emulated` is for what every emulator takes: a fixed concurrency, batches as Standard executions, and a count where
+    on AWS a percentage says that all may fail.
+    """
 
     def __init__(
         self,
@@ -143,8 +149,9 @@ class FanOut(Construct):
 
     def _batches(self, bucket: s3.IBucket, config: ClassConfig, *, emulated: bool) -> sfn.DistributedMap:
         """Each batch of the list in S3. All failures are tolerated here: the engine judges, over items."""
-        express = config.batch_seconds <= MAX_EXPRESS_SECONDS
-        kind = sfn.StateMachineType.EXPRESS if express else sfn.StateMachineType.STANDARD
+        short = config.batch_seconds <= MAX_EXPRESS_SECONDS
+        # LocalStack has no Express children, and takes a percentage as a fraction alone, which CDK can't write.
+        kind = sfn.StateMachineType.EXPRESS if short and not emulated else sfn.StateMachineType.STANDARD
         batches = sfn.DistributedMap(
             self,
             "Batches",
@@ -160,14 +167,15 @@ class FanOut(Construct):
             },
             max_concurrency=config.emulated_batches if emulated else None,
             max_concurrency_path=None if emulated else "$.batches_at_once",
-            tolerated_failure_percentage=100,
+            tolerated_failure_percentage=None if emulated else 100,
+            tolerated_failure_count=MORE_THAN_ALL if emulated else None,
             map_execution_type=kind,
             # A word of each batch: whether any was never begun is read from the execution's output.
             result_path=f"$.{ANSWERS}",
         )
         # The waits of a batch that finds no room, and its work, are within the life of its execution.
         spare = MAX_EXPRESS_SECONDS - config.batch_seconds
-        tries = int(math.log2(spare + 1)) if express else PATIENCE
+        tries = int(math.log2(spare + 1)) if short else PATIENCE
         return batches.item_processor(self._work(tries), mode=sfn.ProcessorMode.DISTRIBUTED, execution_type=_mode(kind))
 
     def _work(self, tries: int) -> sfn.Chain:

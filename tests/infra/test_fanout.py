@@ -162,6 +162,19 @@ def test_what_works_on_batches_may_write_their_records_and_no_run(prod: Synthesi
     assert not [s for s in statements if "UpdateItem" in str(s["Action"]) or "sqs:" in str(s["Action"])]
 
 
+def test_no_failure_of_a_batch_fails_it_on_an_emulator_and_its_batches_are_what_every_emulator_has(
+    local: Synthesised,
+) -> None:
+    batches = definition(local)["States"]["Batches"]
+
+    assert batches["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
+    assert "ToleratedFailurePercentage" not in batches
+    most = Settings.from_env(
+        {k: local.text(v) for k, v in local.functions()["worker"]["Environment"]["Variables"].items()}
+    ).max_map_items
+    assert batches["ToleratedFailureCount"] >= most
+
+
 def test_an_emulator_is_given_a_number_of_batches_at_once_since_it_reads_none(local: Synthesised) -> None:
     batches = definition(local)["States"]["Batches"]
 

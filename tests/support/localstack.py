@@ -41,6 +41,9 @@ CHECKOUT = Path(__file__).parents[2]
 LOCK = CHECKOUT / "tests" / "localstack" / "requirements.lock"
 FOLDER = CHECKOUT / "build" / "localstack"
 
+MOCKS = CHECKOUT / "tests" / "localstack" / "mocks.json"
+"""What functions answer to its state machines, by test case: it has no Lambda."""
+
 INSTALL_SECONDS = 600.0
 START_SECONDS = 90.0
 """It takes 5 s on an idle machine, and imports a hundred packages."""
@@ -154,6 +157,7 @@ def _environment(python: Path, port: int, folder: Path) -> dict[str, str]:
         "DNS_ADDRESS": "0",
         "DISABLE_EVENTS": "1",
         "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "SFN_MOCK_CONFIG": str(MOCKS),
         "PYTHONUNBUFFERED": "1",
     }
 
