@@ -111,6 +111,11 @@ class Config:
         return bool(self.overrides.get("lane_metrics", True))
 
     @property
+    def fair_queues(self) -> bool:
+        """Whether messages are sent in their tenants' groups."""
+        return bool(self.overrides.get("fair_queues", True))
+
+    @property
     def disposable(self) -> bool:
         """Whether deleting the stack deletes its data."""
         return self.local or self.stage == "dev"

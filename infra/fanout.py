@@ -47,7 +47,7 @@ class FanOut(Construct):
     """Works on the batches of maps of one class.
 
     `emulated` is for what every emulator takes: a fixed concurrency, batches as Standard executions, and a count where
-    on AWS a percentage says that all may fail.
+    on AWS a percentage says that all may fail. Unless it is `fair`, it rings in no group.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class FanOut(Construct):
         bucket: s3.IBucket,
         resume: sqs.Queue,
         emulated: bool,
+        fair: bool = True,
         key: Key | None = None,
     ) -> None:
         super().__init__(scope, name)
@@ -93,7 +94,7 @@ class FanOut(Construct):
             # CDK would grant every version of the function; what is granted is below.
             role=self.role.without_policy_updates(),
             definition_body=sfn.DefinitionBody.from_chainable(
-                self._batches(bucket, config, emulated=emulated).next(self._ring(resume))
+                self._batches(bucket, config, emulated=emulated).next(self._ring(resume, fair=fair))
             ),
         )
         self._allow(["lambda:InvokeFunction"], self.function.live.function_arn)
@@ -248,13 +249,13 @@ class FanOut(Construct):
             )
         return call
 
-    def _ring(self, resume: sqs.Queue) -> tasks.SqsSendMessage:
+    def _ring(self, resume: sqs.Queue, *, fair: bool) -> tasks.SqsSendMessage:
         """A wake, as `functions.adapters.messages` reads it."""
         return tasks.SqsSendMessage(
             self,
             "Ring",
             queue=resume,
-            message_group_id=sfn.JsonPath.string_at("$.group"),
+            message_group_id=sfn.JsonPath.string_at("$.group") if fair else None,
             message_body=sfn.TaskInput.from_object(
                 {
                     "z": SCHEMA,

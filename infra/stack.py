@@ -113,6 +113,7 @@ class FanfoldStack(Stack):
                 bucket=self.bucket.bucket,
                 resume=queues.resume,
                 emulated=config.local,
+                fair=config.fair_queues,
                 key=self.key,
             )
             for class_name, queues in self.queues.items()

@@ -36,6 +36,13 @@ def up(
     max_queue_depth: Annotated[
         int | None, typer.Option(min=0, help="Most runs that may be queued; 0: any number.")
     ] = None,
+    fair_queues: Annotated[
+        bool,
+        typer.Option(
+            "--fair-queues/--no-fair-queues",
+            help="Send each tenant's messages in a group of its own, which LocalStack before 4.7 refuses.",
+        ),
+    ] = True,
     json_: JsonFlag = False,
 ) -> None:
     """Start the AWS emulator, deploy into it, make a token, apply the examples. Safe to repeat."""
@@ -48,7 +55,14 @@ def up(
     if port is None and endpoint is None:
         endpoint = os.environ.get("AWS_ENDPOINT_URL") or None
     _end_in_order()
-    options = Options(port=port, endpoint=endpoint, api=api, workers=workers, max_queue_depth=max_queue_depth)
+    options = Options(
+        port=port,
+        endpoint=endpoint,
+        api=api,
+        workers=workers,
+        max_queue_depth=max_queue_depth,
+        settings=None if fair_queues else {"fair_queues": False},
+    )
     stack = deploy.up(options, state=output.state(), environ=os.environ, report=output.say)
     if json_:
         output.tell(deploy.as_json(stack))

@@ -31,16 +31,18 @@ STALE: Final = short_codes("ReceiptHandleIsInvalid", "MessageNotInflight", "Inva
 class SqsQueue:
     """A `WorkQueue`; `urls` maps every queue in use to its URL. `call` carries out the calls (the `Aws` object).
 
+    Unless it is `fair`, messages name no group: some emulators refuse one on a standard queue.
     A send is never repeated below this class, so an error other than `Unanswered` means: not sent.
     """
 
-    def __init__(self, call: Call, urls: Mapping[QueueName, str]) -> None:
+    def __init__(self, call: Call, urls: Mapping[QueueName, str], *, fair: bool = True) -> None:
         self._call = call
         self._urls = urls
+        self._fair = fair
 
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
         """See `WorkQueue.send`."""
-        entry = _entry(0, Outgoing(message=message, delay_seconds=delay_seconds))
+        entry = _entry(0, Outgoing(message=message, delay_seconds=delay_seconds), fair=self._fair)
         await self._call(Client.SQS_ONCE, "send_message", QueueUrl=self._urls[queue], **entry.parameters)
 
     async def send_many(self, queue: QueueName, messages: Sequence[Outgoing]) -> Sequence[NotSent | None]:
@@ -49,7 +51,7 @@ class SqsQueue:
         entries: list[_Entry] = []
         for position, outgoing in enumerate(messages):
             try:
-                entries.append(_entry(position, outgoing))
+                entries.append(_entry(position, outgoing, fair=self._fair))
             except LimitExceeded as error:
                 outcomes[position] = error
         answers = await asyncio.gather(*(self._send_batch(queue, batch) for batch in _batches(entries)))
@@ -174,13 +176,14 @@ class _Entry:
     bytes: int
 
 
-def _entry(position: int, outgoing: Outgoing) -> _Entry:
+def _entry(position: int, outgoing: Outgoing, *, fair: bool) -> _Entry:
     """The checked entry of a message. Raises `LimitExceeded`."""
     message, body = outgoing.message, encode(outgoing.message)
     _check("sqs.delay_seconds", outgoing.delay_seconds, 0, MAX_DELAY_SECONDS)
     _check("sqs.message_bytes", len(body), 1, MAX_BODY_BYTES)  # ASCII, so characters are bytes
-    group = fairness_group(message.tenant)
-    parameters = {"MessageBody": body, "DelaySeconds": outgoing.delay_seconds, "MessageGroupId": group}
+    parameters: dict[str, Any] = {"MessageBody": body, "DelaySeconds": outgoing.delay_seconds}
+    if fair:
+        parameters["MessageGroupId"] = fairness_group(message.tenant)
     return _Entry(position=position, parameters=parameters, bytes=len(body))
 
 

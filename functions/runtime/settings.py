@@ -50,6 +50,7 @@ class Settings:
     `service` names the deployment in its logs and metrics. `debug_sample` is the share of runs whose every decision is
     logged, `workflow_metrics` whether there are metrics for each workflow (a series each is $0.30 a month),
     `lane_metrics` whether the queue wait is told for each lane or for each class.
+    `fair_queues` is whether messages are sent in their tenants' groups, which LocalStack before 4.7 refuses.
     `max_waiters` is how many calls hold their answer back in a process, `max_watchers` in all of them together.
     `missing_task_seconds` is how long a step waits for a task that the deployed code lacks or can't import: three days,
     so that a deployment that went wrong before a weekend can be repaired after it.
@@ -108,6 +109,7 @@ class Settings:
     debug_sample: float = 0.01
     workflow_metrics: bool = False
     lane_metrics: bool = True
+    fair_queues: bool = True
 
     def __post_init__(self) -> None:
         if self.retention_days < MIN_RETENTION_DAYS:

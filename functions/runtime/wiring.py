@@ -258,7 +258,7 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
             settings.due_shards,
             sleep=clock.sleep,
         ),
-        queue=SqsQueue(call, queue_urls(settings)),
+        queue=SqsQueue(call, queue_urls(settings), fair=settings.fair_queues),
         places=DynamoPlaces(
             call,
             settings.table,

@@ -16,7 +16,7 @@ from functions.engine.ports import Execution
 from functions.runtime.settings import Settings
 from functions.runtime.worker.mapbatch import BatchEnd, Order
 from infra.classes import ClassConfig
-from tests.infra.conftest import Synthesised
+from tests.infra.conftest import ONE_CLASS, Synthesised
 
 EXECUTION = Execution(
     name="r1-files-2-s1",
@@ -120,6 +120,15 @@ def test_the_end_of_an_execution_rings_in_the_classs_resume_queue(prod: Synthesi
     assert sent["MessageGroupId"] == "acme"
     assert decode(json.dumps(sent["MessageBody"])).message == WAKE
     assert ring["End"] is True
+
+
+def test_without_fair_queues_nothing_is_sent_in_a_group(synth: Callable[..., Synthesised]) -> None:
+    stack = synth({"stage": "dev", "classes": ONE_CLASS, "settings": {"fair_queues": False}})
+
+    assert "MessageGroupId" not in json.dumps(definition(stack))
+    for name in ("worker", "api", "sweeper"):
+        variables = stack.functions()[name]["Environment"]["Variables"]
+        assert Settings.from_env({k: stack.text(v) for k, v in variables.items()}).fair_queues is False
 
 
 def test_every_end_of_an_execution_rings_too(prod: Synthesised) -> None:

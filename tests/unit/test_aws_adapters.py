@@ -16,6 +16,8 @@ from functions.adapters.stepfunctions import StepFunctionsFanOut
 from functions.engine.errors import Conflict, NewerSchema, QueueFull, Throttled, Unanswered, Unavailable
 from functions.engine.ports import Absent, Execution, Outgoing
 from functions.engine.run import Place
+from functions.runtime.settings import ClassSettings, Settings
+from functions.runtime.wiring import services
 from tests.support.builders import LANE, a_run, a_wake, an_envelope, key_of
 from tests.support.calls import ScriptedCall
 from tests.support.clock import START, FakeClock, SeededIds
@@ -102,11 +104,19 @@ async def test_every_message_is_sent_in_its_tenants_group() -> None:
     call = ScriptedCall({}, {"Successful": [{"Id": "0"}, {"Id": "1"}]})
     it = SqsQueue(call, {LANE: "url"})
     await it.send(LANE, a_wake(tenant="acme"))
-    await it.send_many(LANE, [Outgoing(message=a_wake(tenant=name)) for name in ("acme", "t" * 129)])
+    await it.send_many(LANE, [Outgoing(message=a_wake(tenant=name)) for name in ("acme", "t" * 64)])
     (_, alone), (_, together) = call.asked
     assert alone["MessageGroupId"] == "acme"
-    groups = [entry["MessageGroupId"] for entry in together["Entries"]]
-    assert (groups[0], len(groups[1])) == ("acme", 64)
+    assert [entry["MessageGroupId"] for entry in together["Entries"]] == ["acme", "t" * 64]
+
+
+async def test_without_fair_queues_no_message_names_a_group() -> None:
+    call = ScriptedCall({}, {"Successful": [{"Id": "0"}]})
+    it = services(Settings(classes={"model": ClassSettings(queues={"normal": "url"})}, fair_queues=False), call).queue
+    await it.send(LANE, a_wake())
+    await it.send_many(LANE, [Outgoing(message=a_wake())])
+    (_, alone), (_, together) = call.asked
+    assert "MessageGroupId" not in {*alone, *together["Entries"][0]}
 
 
 def deliveries(count: int) -> list[Any]:

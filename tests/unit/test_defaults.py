@@ -56,6 +56,7 @@ SETTINGS = {
     "debug_sample": 0.01,
     "workflow_metrics": False,
     "lane_metrics": True,
+    "fair_queues": True,
 }
 CLASS = {
     "lanes": ("normal",),

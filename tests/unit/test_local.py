@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fanfold import cdk, emulator, local, toolchain
+from fanfold import cdk, deploy, emulator, local, toolchain
 from fanfold.cli import main
 from fanfold.local import LocalError, LocalStack
 
@@ -84,6 +84,24 @@ def test_an_endpoint_where_nobody_answers_is_not_reachable(
 ) -> None:
     monkeypatch.setattr(toolchain, "check_node", lambda environ: None)
     assert main(["up", "--endpoint", "http://127.0.0.1:9"]) == 4
+
+
+def test_fair_queues_are_turned_off_for_an_emulator_that_refuses_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[cdk.Options] = []
+
+    def up(options: cdk.Options, **_: object) -> LocalStack:
+        asked.append(options)
+        raise LocalError("enough")
+
+    monkeypatch.setattr(deploy, "up", up)
+    for arguments in (["up", "--no-fair-queues"], ["up"]):
+        assert main(arguments) == 4
+    endpoint = "http://127.0.0.1:9"
+    without, shipped = (cdk.app_arguments(each, endpoint=endpoint, state=project) for each in asked)
+    assert 'settings={"fair_queues": false}' in without
+    assert not [word for word in shipped if word.startswith("settings=")]
 
 
 def test_another_version_of_the_emulator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
