@@ -17,5 +17,5 @@ USER 10001
 STOPSIGNAL SIGTERM
 # A worker that has gone deaf ends by itself, and the container with it; there is nothing to ask it.
 HEALTHCHECK NONE
-ENTRYPOINT ["python", "-m", "fanfold.cli", "worker"]
+ENTRYPOINT ["python", "-m", "fanfold.commands.command_line", "worker"]
 CMD ["--class", "model"]

@@ -52,8 +52,8 @@ faults: $(READY)  ## Kill, freeze, purge and restart under RUNS runs on the loca
 # Other examples each time; as `make test` has them they are the same each time.
 TIMES ?= 100
 hostile: $(READY)  ## Try TIMES as many hostile requests and documents as `make test` does
-	@HOSTILE_TIMES=$(TIMES) $(BIN)/python -m pytest -n 2 tests/unit/test_hostile_calls.py \
-	  tests/unit/test_hostile_documents.py tests/unit/test_hostile_requests.py
+	@HOSTILE_TIMES=$(TIMES) $(BIN)/python -m pytest -n 2 tests/unit/service/api/test_hostile_calls.py \
+	  tests/unit/engine/language/test_hostile_documents.py tests/unit/service/api/test_hostile_requests.py
 
 # Without ENDPOINT: LocalStack's own SQS, S3 and Step Functions, in build/localstack, by a Python 3.13.
 # With one: nothing is started or stopped there; what the tests deploy is deleted again. docs/development.md has more.

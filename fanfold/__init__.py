@@ -1,30 +1,60 @@
-"""What a user installs: a typed client, the command line, the local stack. It never ships to Lambda."""
+"""A serverless run engine on AWS: the clients of its HTTP API, and what tasks are written with.
+
+Everything here is imported when it is first used: `import fanfold` loads neither boto3 nor pydantic nor httpx.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from fanfold.client import Client
-from fanfold.problems import (
-    ApiError,
-    Invalid,
-    NotFanfold,
-    NotFound,
-    NotReachable,
-    Problem,
-    Refused,
-    ServiceFailure,
-    StateConflict,
-    Unauthorized,
-)
-
 if TYPE_CHECKING:
-    from fanfold.aio import AsyncClient
+    from fanfold.client.async_client import AsyncClient
+    from fanfold.client.errors import (
+        ApiError,
+        Invalid,
+        NotFanfold,
+        NotFound,
+        NotReachable,
+        Problem,
+        Refused,
+        ServiceFailure,
+        StateConflict,
+        Unauthorized,
+    )
+    from fanfold.client.sync_client import Client
+    from fanfold.tasks.context import Context
+    from fanfold.tasks.effects import effect
+    from fanfold.tasks.registry import task
+
+_HOMES = {
+    "AsyncClient": "fanfold.client.async_client",
+    "Client": "fanfold.client.sync_client",
+    "Context": "fanfold.tasks.context",
+    "effect": "fanfold.tasks.effects",
+    "task": "fanfold.tasks.registry",
+    **dict.fromkeys(
+        (
+            "ApiError",
+            "Invalid",
+            "NotFanfold",
+            "NotFound",
+            "NotReachable",
+            "Problem",
+            "Refused",
+            "ServiceFailure",
+            "StateConflict",
+            "Unauthorized",
+        ),
+        "fanfold.client.errors",
+    ),
+}
 
 __all__ = [
     "ApiError",
     "AsyncClient",
     "Client",
+    "Context",
     "Invalid",
     "NotFanfold",
     "NotFound",
@@ -34,13 +64,16 @@ __all__ = [
     "ServiceFailure",
     "StateConflict",
     "Unauthorized",
+    "effect",
+    "task",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # asyncio is more than half of the import's time, and most programs that import this package have no use for it.
-    if name == "AsyncClient":
-        from fanfold.aio import AsyncClient
-
-        return AsyncClient
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,30 +1,5 @@
-"""The API Lambda: API Gateway's events, both payload formats, in; problems and answers out."""
+"""The API function."""
 
-from __future__ import annotations
+from fanfold.service.functions.api import handler
 
-import functools
-import os
-from collections.abc import Mapping
-from typing import Any
-
-from functions.runtime.api.app import App
-from functions.runtime.settings import Settings
-from functions.runtime.telemetry import FunctionName, begin
-from functions.runtime.wiring import Services, services
-
-
-def build(services: Services) -> App:
-    """The API on these services: call it with an event and a context, or await its `answer`."""
-    return App(services)
-
-
-@functools.cache
-def _app() -> App:
-    settings = Settings.from_env(os.environ)
-    begin(settings, FunctionName.API)
-    return build(services(settings))
-
-
-def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Lambda's entry point; the first call builds everything that the next ones find."""
-    return _app()(event, context)
+__all__ = ["handler"]

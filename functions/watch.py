@@ -1,29 +1,5 @@
-"""The watch Lambda: shows runs and their events, now or (`wait`, streams) as soon as there is something to show.
+"""The watch function."""
 
-The same calls as the API's, in a function of its own: one that waits holds a whole sandbox, so this one is small and
-can't take the room of those that answer at once. It may write no run.
-"""
+from fanfold.service.functions.watch import handler
 
-from __future__ import annotations
-
-import functools
-import os
-from collections.abc import Mapping
-from typing import Any
-
-from functions.runtime.api.app import App
-from functions.runtime.settings import Settings
-from functions.runtime.telemetry import FunctionName, begin
-from functions.runtime.wiring import services
-
-
-@functools.cache
-def _app() -> App:
-    settings = Settings.from_env(os.environ)
-    begin(settings, FunctionName.WATCH)
-    return App(services(settings))
-
-
-def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Lambda's entry point; the first call builds everything that the next ones find."""
-    return _app()(event, context)
+__all__ = ["handler"]

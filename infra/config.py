@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from functions.runtime.settings import FIXED, ClassSettings, Settings
-from infra.bedrock import models_of
-from infra.classes import ClassConfig, classes_of, shipped
-from infra.key import key_of
-from infra.kinds import check_kinds
-from infra.reserved import reserved_of
+from fanfold.cdk.bedrock import models_of
+from fanfold.cdk.classes import ClassConfig, classes_of, shipped
+from fanfold.cdk.kms_key import key_of
+from fanfold.cdk.reserved import reserved_of
+from fanfold.cdk.type_checks import check_kinds
+from fanfold.service.settings import FIXED, ClassSettings, Settings
 
 MAX_EXPRESS_SECONDS = 300
 """The longest execution of an Express workflow (Step Functions quotas); longer batches are Standard ones."""

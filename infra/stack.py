@@ -10,26 +10,26 @@ from aws_cdk import Annotations, ArnFormat, CfnOutput, Duration, Stack, Tags
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from functions.engine.terms import KEPT_FOR
-from functions.runtime.addresses import Addresses
-from infra.alarms import Alarms
-from infra.api import Api
-from infra.bedrock import ASK, arn_of
-from infra.bundling import dependency_layer, function_code
+from fanfold.cdk.alarms import Alarms
+from fanfold.cdk.api import Api
+from fanfold.cdk.bedrock import ASK, arn_of
+from fanfold.cdk.bundling import dependency_layer, function_code
+from fanfold.cdk.dashboard.page import Dashboard
+from fanfold.cdk.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
+from fanfold.cdk.deadletter import DeadLetter
+from fanfold.cdk.environment_size import check as check_environment
+from fanfold.cdk.fanout import FanOut
+from fanfold.cdk.fargate_service import TAKE, Cluster, FargateService
+from fanfold.cdk.function import Function, Package
+from fanfold.cdk.kms_key import USE, Key
+from fanfold.cdk.processes import Processes
+from fanfold.cdk.queues import Queues
+from fanfold.cdk.sweeper import Sweeper
+from fanfold.cdk.table import DUE_INDEX, LIST_INDEX, Bucket, Table
+from fanfold.cdk.worker import Worker
+from fanfold.engine.rules.engine_limits import KEPT_FOR
+from fanfold.service.addresses import Addresses
 from infra.config import Config
-from infra.dashboard import Dashboard
-from infra.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
-from infra.deadletter import DeadLetter
-from infra.environment import check as check_environment
-from infra.fanout import FanOut
-from infra.function import Function, Package
-from infra.key import USE, Key
-from infra.pool import TAKE, Cluster, Pool
-from infra.processes import Processes
-from infra.queues import Queues
-from infra.sweeper import Sweeper
-from infra.table import DUE_INDEX, LIST_INDEX, Bucket, Table
-from infra.worker import Worker
 
 READ = ("dynamodb:GetItem",)
 READ_MANY = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query")
@@ -124,7 +124,7 @@ class FanfoldStack(Stack):
             queues={class_name: queues.urls for class_name, queues in self.queues.items()},
             machines={class_name: each.machine.state_machine_arn for class_name, each in self.fan_outs.items()},
         )
-        # Lanes, queues and state machines by their names: see `infra.environment`.
+        # Lanes, queues and state machines by their names: see `fanfold.cdk.environment_size`.
         self.variables = self.settings.to_env(brief=True, addresses=self._addresses(self.fan_outs))
         package = replace(package, environment=self.variables)
         self.api = Api(self, "Api", config=config, package=package)
@@ -192,14 +192,14 @@ class FanfoldStack(Stack):
                 "concurrency, and then callers get 503. See docs/operations.md, Room in Lambda.",
             )
 
-    def _pools(self, package: Package) -> dict[str, Pool]:
+    def _pools(self, package: Package) -> dict[str, FargateService]:
         """The containers of the classes that ask for them; an emulator has none."""
         asked = {name: given.fargate for name, given in self.config.classes.items() if given.fargate is not None}
         if not asked or self.config.local:
             return {}
         cluster = Cluster(self, "Pools")
         return {
-            class_name: Pool(
+            class_name: FargateService(
                 self,
                 f"{class_name.capitalize()}Pool",
                 class_name=class_name,
@@ -213,10 +213,10 @@ class FanfoldStack(Stack):
         }
 
     @property
-    def takers(self) -> Mapping[str, Function | Pool | Processes]:
+    def takers(self) -> Mapping[str, Function | FargateService | Processes]:
         """What works on runs, by class: a function, containers, or processes that somebody else runs."""
         functions = {name: worker.function for name, worker in self.workers.items()}
-        takers: dict[str, Function | Pool | Processes] = {**functions, **self.pools, **self.processes}
+        takers: dict[str, Function | FargateService | Processes] = {**functions, **self.pools, **self.processes}
         return takers
 
     @property
@@ -233,7 +233,7 @@ class FanfoldStack(Stack):
         }
 
     @property
-    def users_of_the_bucket(self) -> Sequence[Function | Pool | Processes]:
+    def users_of_the_bucket(self) -> Sequence[Function | FargateService | Processes]:
         """What reads and writes payloads."""
         batches = [fan_out.function for fan_out in self.fan_outs.values()]
         return [self.api.function, self.api.watch, *self.takers.values(), *batches, self.sweeper.function]
@@ -255,7 +255,7 @@ class FanfoldStack(Stack):
         for taker in self.takers.values():
             taker.allow([*READ, *WRITE, "dynamodb:Query"], table)
             taker.allow(SEND, *sources)
-        processes: dict[str, Pool | Processes] = {**self.pools, **self.processes}
+        processes: dict[str, FargateService | Processes] = {**self.pools, **self.processes}
         for class_name, pool in processes.items():
             pool.allow(TAKE, *(queue.queue_arn for queue in self.queues[class_name].sources.values()))
         for class_name, fan_out in self.fan_outs.items():
@@ -277,7 +277,7 @@ class FanfoldStack(Stack):
         sweeper.allow(["dynamodb:Query"], *indexes)
         sweeper.allow([*SEND, *LOOK], *sources)
         if self.key:
-            users: list[Function | Pool | Processes] = [*self.functions.values()]
+            users: list[Function | FargateService | Processes] = [*self.functions.values()]
             users += [*self.pools.values(), *self.processes.values()]
             for user in users:
                 user.allow(USE, self.key.arn, conditions=self.key.through)

@@ -6,7 +6,7 @@ import os
 
 import boto3
 
-from fanfold.local import LocalStack
+from fanfold.local.local_stack import LocalStack
 
 
 def session_of(stack: LocalStack) -> boto3.Session:

@@ -16,17 +16,19 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
 
+from fanfold.cdk.shipped import copy_shipped
+
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 CHILD = Path(__file__).with_name("coldchild.py")
 
 MODULES: Mapping[str, int] = {
-    "api": 545,
-    "authorizer": 305,
-    "deadletter": 350,
-    "fanout": 370,
+    "api": 550,
+    "authorizer": 310,
+    "deadletter": 355,
+    "fanout": 375,
     "sweeper": 390,
-    "worker": 400,
+    "worker": 405,
 }
 """The import budget: how many modules a handler may load before its first call, beyond what Python starts with."""
 
@@ -47,7 +49,7 @@ class Start:
 def shipped(folder: Path) -> Path:
     """A folder like what ships: `functions` and the locked packages as installed here, compiled as for Lambda."""
     folder.mkdir(parents=True)
-    shutil.copytree(ROOT / "functions", folder / "functions", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_shipped(ROOT, folder)
     for name in re.findall(r"^([\w.-]+)==", LOCK.read_text(encoding="utf-8"), re.MULTILINE):
         for file in files(name) or ():
             if ".." in file.parts or file.suffix == ".pyc":

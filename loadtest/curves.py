@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.scale.drawing import scale
 from loadtest import drawings
 from loadtest.drawings import Draw
-from loadtest.scale.drawing import scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

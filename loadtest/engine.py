@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from fanfold.adapters.aws.run_items import from_item, to_item
+from fanfold.adapters.memory import MemoryRunStore, RunCodec
+from fanfold.engine.ports import Condition
+from fanfold.engine.record.run import Run, Status
 from fanfold.explore.memory import memory_services
-from functions.adapters.items import from_item, to_item
-from functions.adapters.memory import MemoryRunStore, RunCodec
-from functions.api import build
-from functions.engine.ports import Condition
-from functions.engine.run import Run, Status
-from functions.runtime.clock import SystemClock, SystemIds
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.worker.isolation import Isolation
-from functions.runtime.worker.process import Worker
+from fanfold.service.clock import SystemClock, SystemIds
+from fanfold.service.functions.api import build
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.worker.isolation import Isolation
+from fanfold.service.worker.process import Worker
 from loadtest.server import LANES, request_event
 
 CONCURRENCY = 32

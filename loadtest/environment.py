@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from functions.runtime.settings import Settings
+from fanfold.service.settings import Settings
 
 PACKAGES = ("boto3", "botocore", "ministack", "locust", "pydantic", "aws-lambda-powertools", "httpx")
 

@@ -17,22 +17,22 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from functions.adapters.aws import Client
-from functions.adapters.items import size, to_item
-from functions.adapters.memory import MemoryFanOut
-from functions.api import build
-from functions.engine.message import RESUME, QueueName, Received
-from functions.engine.ports import RunKey
-from functions.engine.run import Run, Status
-from functions.runtime.telemetry import flush
-from functions.runtime.wiring import Aws, Services
-from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.batch import work
-from functions.runtime.worker.keeper import visibility_seconds
-from functions.runtime.worker.mapbatch import MapBatches, Order
-from functions.runtime.worker.runner import Runner
-from functions.runtime.workflows import WorkflowCache
-from loadtest.metering import Meter
+from fanfold.adapters.aws.calls import Client
+from fanfold.adapters.aws.run_items import size, to_item
+from fanfold.adapters.memory import MemoryFanOut
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.messages import RESUME, QueueName, Received
+from fanfold.engine.record.run import Run, Status
+from fanfold.service.functions.api import build
+from fanfold.service.telemetry.reporting import flush
+from fanfold.service.wiring import Aws, Services
+from fanfold.service.worker.batch import work
+from fanfold.service.worker.map_batches import MapBatches, Order
+from fanfold.service.worker.message_handler import MessageHandler
+from fanfold.service.worker.task_runner import TaskRunner
+from fanfold.service.worker.visibility_extender import visibility_seconds
+from fanfold.service.workflow_cache import WorkflowCache
+from loadtest.aws_meter import Meter
 from loadtest.server import TENANT, request_event
 
 CLASS = "model"
@@ -105,7 +105,7 @@ class Functions:
         self._meter = meter
         settings = services.settings
         self._workflows = WorkflowCache(services.catalog, settings.classes)
-        self._attempts = Attempts(settings, services.clock)
+        self._attempts = TaskRunner(settings, services.clock)
         self._batches = MapBatches(self._services, self._workflows, self._attempts)
         self._app = build(self._services)
         self._books = _Books()
@@ -173,7 +173,9 @@ class Functions:
 
     async def _invoke(self, taken: list[Received]) -> None:
         with self._watch("worker"), self._books.invocation("worker"):
-            runner = Runner(self._services, self._workflows, self._attempts, worker="counted", alone=len(taken) == 1)
+            runner = MessageHandler(
+                self._services, self._workflows, self._attempts, worker="counted", alone=len(taken) == 1
+            )
             again = await work(
                 self._services, runner, taken, seconds_left=SECONDS_LEFT, spent=lambda: bool(self._attempts.lingering)
             )

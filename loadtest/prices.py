@@ -1,6 +1,6 @@
 """What AWS takes, in USD, on demand, in us-east-1, on arm64; one row for each thing that a run uses.
 
-What the dashboard knows too comes from `infra.prices`. Free tiers, volume discounts and tax are in no figure.
+What the dashboard knows too comes from `fanfold.cdk.prices`. Free tiers, volume discounts and tax are in no figure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from infra import prices as aws
+from fanfold.cdk import prices as aws
 
 DATE: Final = "November 2026"
 """When the price pages said so."""

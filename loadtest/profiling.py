@@ -18,15 +18,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from functions.adapters.aws import Client, translated
-from functions.runtime.settings import Settings
-from functions.runtime.telemetry import configure
-from functions.runtime.wiring import Aws, services
+from fanfold.adapters.aws.calls import Client, translated
+from fanfold.service.settings import Settings
+from fanfold.service.telemetry.reporting import configure
+from fanfold.service.wiring import Aws, services
 from loadtest.access import endpoint_of, session_of
+from loadtest.aws_meter import Meter
 from loadtest.engine import worked
 from loadtest.invoking import Bucket, Functions, Watch
-from loadtest.metering import Meter
-from loadtest.targets import Needs, opened
+from loadtest.systems_under_test import Needs, opened
 from loadtest.workflows import DIAMOND
 
 AT_ONCE = 10
@@ -163,10 +163,10 @@ def _part(file: str) -> str:
     parts = Path(file).with_suffix("").parts
     if "site-packages" in parts:
         return parts[parts.index("site-packages") + 1]
-    if "functions" in parts:
-        rest = parts[parts.index("functions") : -1]
-        return ".".join(rest[:3])
-    if "loadtest" in parts or "fanfold" in parts:
+    for package in ("functions", "fanfold"):
+        if package in parts and parts[-2] != "local":
+            return ".".join(parts[parts.index(package) : -1][:3])
+    if "loadtest" in parts:
         return "the measurement"
     return f"Python's {parts[-2] if parts[-2] in ('asyncio', 'json', 'logging', 'http', 'email') else parts[-1]}"
 

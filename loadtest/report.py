@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loadtest.bill import bill
+from loadtest.cost_report import bill
 from loadtest.curves import curves, save
 from loadtest.markdown import cell
 from loadtest.results import read, rows
-from loadtest.standing import table
+from loadtest.scoreboard import table
 
 PAGE = "report.md"
 FACTS = ("taken_at", "target", "commit", "cores", "processor", "memory_gib", "load_before", "python", "quick")

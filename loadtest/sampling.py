@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from fanfold.local import LocalStack
+from fanfold.local.local_stack import LocalStack
 
 MIB = 2**20
 

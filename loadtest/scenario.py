@@ -15,7 +15,7 @@ from loadtest.environment import environment
 from loadtest.options import chosen
 from loadtest.results import Recorder
 from loadtest.swarm import Request, swarm
-from loadtest.targets import Needs, Target, opened
+from loadtest.systems_under_test import Needs, Target, opened
 from loadtest.verdict import Check
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from botocore.config import Config
 
-from fanfold.local import LocalStack
-from functions.adapters.items import to_item
+from fanfold.adapters.aws.run_items import to_item
+from fanfold.local.local_stack import LocalStack
 from loadtest.access import endpoint_of, session_of
-from loadtest.past import SPACING, past_run
+from loadtest.synthetic_history import SPACING, past_run
 
 AT_ONCE = 25
 """Items of a `BatchWriteItem` (DynamoDB's limit)."""

@@ -24,17 +24,17 @@ from urllib.parse import parse_qsl
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
+from fanfold.adapters.memory import ReadMeter
 from fanfold.explore.memory import memory_services
-from functions.adapters.memory import ReadMeter
-from functions.api import build
-from functions.runtime.api.app import App
-from functions.runtime.clock import SystemClock, SystemIds
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.wiring import Services
-from functions.runtime.worker.isolation import Isolation
-from functions.runtime.worker.process import Worker
+from fanfold.service.api.app import App
+from fanfold.service.clock import SystemClock, SystemIds
+from fanfold.service.functions.api import build
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.wiring import Services
+from fanfold.service.worker.isolation import Isolation
+from fanfold.service.worker.process import Worker
 from loadtest.environment import differing
-from loadtest.past import past_store
+from loadtest.synthetic_history import past_store
 
 HOST = "127.0.0.1"
 LANES = ("high", "normal", "low")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadtest.targets import Target
+from loadtest.systems_under_test import Target
 
 LOCUSTS = Path(__file__).resolve().parent / "locusts"
 STOP_SECONDS = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from loadtest.aims import Aim
+from loadtest.targets import Aim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

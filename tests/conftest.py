@@ -11,7 +11,7 @@ import boto3
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-from functions.runtime.telemetry import logger
+from fanfold.service.telemetry.reporting import logger
 from tests.support.elsewhere import ENDPOINT, be_sure_of
 from tests.support.emulator import emulator
 from tests.support.localstack import Missing, find_python, install, is_right, localstack

@@ -7,12 +7,12 @@ from typing import Any
 
 import typer
 
-from fanfold.client import Client
+from fanfold.client.results import BatchResult, Refusal
+from fanfold.client.sync_client import Client
 from fanfold.commands import output
 from fanfold.commands.given import text_of
-from fanfold.results import BatchResult, Refusal
-from functions.engine.values import parse
-from functions.runtime.printable import shown
+from fanfold.engine.payload import parse
+from fanfold.text.printable import shown
 
 
 def submit(client: Client, file: str, *, workflow: str | None, key: str | None, json_: bool) -> None:

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from fanfold import moves
-from fanfold.client import Client
+from fanfold.client import operations
+from fanfold.client.results import Run
+from fanfold.client.sync_client import Client
 from fanfold.commands import output
 from fanfold.commands.given import json_of
 from fanfold.commands.keys import Key
 from fanfold.commands.output import JsonFlag
 from fanfold.commands.runs import RunId
-from fanfold.results import Run
-from functions.runtime.printable import shown
+from fanfold.text.printable import shown
 
 
 def cancel(run_id: RunId, json_: JsonFlag = False) -> None:
@@ -65,7 +65,7 @@ def fork(
     json_: JsonFlag = False,
 ) -> None:
     """Start a new run that takes over what an old one has done; prints its id."""
-    value = moves.UNCHANGED if input_ is None else json_of(input_, "--input")
+    value = operations.UNCHANGED if input_ is None else json_of(input_, "--input")
     with output.client() as client:
         accepted = client.fork(run_id, from_step, input=value, version=version, key=key)
     if json_:

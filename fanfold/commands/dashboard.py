@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fanfold import local
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
-from fanfold.local import LocalError
+from fanfold.local import local_stack
+from fanfold.local.local_stack import LocalError
 
 if TYPE_CHECKING:
     from fanfold.dashboard.data import Filled, Span
@@ -51,7 +51,7 @@ def dashboard(
             f"The dashboard needs what the service needs: fanfold[service] ({error}).", status=2
         ) from error
     _check(hours, period)
-    deployment = deployed.find(stack, local.read(output.state()), os.environ)
+    deployment = deployed.find(stack, local_stack.read(output.state()), os.environ)
     look = _Look(deployment, hours=hours, period_seconds=period, png=png)
     if json_:
         output.emit(look.as_json())

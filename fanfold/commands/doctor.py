@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanfold import local
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
-from fanfold.local import LocalError
-from functions.runtime.printable import shown
+from fanfold.local import local_stack
+from fanfold.local.local_stack import LocalError
+from fanfold.text.printable import shown
 
 if TYPE_CHECKING:
     from fanfold.doctor.examination import Diagnosis
@@ -42,7 +42,7 @@ def doctor(
       functions, time to live and backups, alarms, log retention
     - what happened to it: throttles, dead letters, old tokens
     - its runs: overdue or of newer code, lanes that nobody works on,
-      queue places, the clock
+      queue slots, the clock
 
     --fix does only what is safe while runs are under way and harmless when
     done twice: queue attributes, the recursion guard, time to live, backups,
@@ -58,10 +58,10 @@ def doctor(
         raise typer.BadParameter("--fix --json needs --yes: nobody can be asked")
     from fanfold.doctor.deployment import Deployment
     from fanfold.doctor.examination import examine
-    from functions.runtime.telemetry import set_level
+    from fanfold.service.telemetry.reporting import set_level
 
     set_level("CRITICAL")  # what the service would log is said here as findings
-    deployment = Deployment.of(stack, local.read(output.state()), os.environ, now=datetime.now(UTC))
+    deployment = Deployment.of(stack, local_stack.read(output.state()), os.environ, now=datetime.now(UTC))
     try:
         diagnosis = examine(deployment)
         if not json_:
@@ -90,7 +90,7 @@ def _fix(diagnosis: Diagnosis, *, ask: bool) -> dict[int, str | None]:
     """Apply the remedies there are; gives, by the number of the finding, what was answered instead (None: done)."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from functions.engine.errors import FanfoldError
+    from fanfold.engine.errors import FanfoldError
 
     remedies: dict[int, Remedy] = {
         number: finding.remedy for number, (_, finding) in enumerate(diagnosis.findings) if finding.remedy is not None

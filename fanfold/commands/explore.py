@@ -15,8 +15,8 @@ from rich.text import Text
 from fanfold.commands import output
 from fanfold.commands.given import json_of
 from fanfold.commands.output import JsonFlag
-from fanfold.local import LocalError
-from functions.runtime.printable import shown
+from fanfold.local.local_stack import LocalError
+from fanfold.text.printable import shown
 
 if TYPE_CHECKING:
     from fanfold.explore import Exploration, Point
@@ -50,10 +50,10 @@ def explore(
     given = json_of(input_ or "{}", "--input")
     signals = dict(_signal(text) for text in signal or [])
     try:
+        from fanfold.engine.errors import InvalidDocument
+        from fanfold.engine.record.run import TERMINAL, Status
         from fanfold.explore import explore as explored
-        from fanfold.virtual import Stalled
-        from functions.engine.errors import InvalidDocument
-        from functions.engine.run import TERMINAL, Status
+        from fanfold.testing.virtual_time import Stalled
     except ImportError as error:
         raise LocalError(f"Exploring needs what the service needs: fanfold[service] ({error}).", status=2) from error
     if ends not in TERMINAL:

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from functions.engine.values import parse
-from functions.runtime.printable import shown
+from fanfold.engine.payload import parse
+from fanfold.text.printable import shown
 
 BOM = "\ufeff"
 """Editors of Windows put it before UTF-8 text; it is no part of the JSON (RFC 8259, section 8.1)."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fanfold.calls import keyed
+from fanfold.client.calls import keyed
 
 
 def checked(key: str | None) -> str | None:

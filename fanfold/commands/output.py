@@ -14,10 +14,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from fanfold import local
-from fanfold.client import Client
-from fanfold.session import check_address
-from functions.runtime.printable import shown_json, shown_lines
+from fanfold.client.base_client import check_address
+from fanfold.client.sync_client import Client
+from fanfold.local import local_stack
+from fanfold.text.printable import shown_json, shown_lines
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print the result as JSON, for programs.")]
 
@@ -82,23 +82,23 @@ def emit(value: Any, *, indent: int | None = 2) -> None:
 
 def client() -> Client:
     """A client for the API that the environment or `.fanfold/local.json` names."""
-    url, token = local.target(os.environ, Path.cwd())
+    url, token = local_stack.target(os.environ, Path.cwd())
     try:
         check_address(url)
     except ValueError as error:
-        raise local.LocalError(f"FANFOLD_URL: {error}.", status=USAGE) from error
+        raise local_stack.LocalError(f"FANFOLD_URL: {error}.", status=USAGE) from error
     try:
         return Client(url, token, patience_seconds=PATIENCE_SECONDS)
     except ValueError as error:
-        raise local.LocalError(f"FANFOLD_TOKEN: {error}.", status=USAGE) from error
+        raise local_stack.LocalError(f"FANFOLD_TOKEN: {error}.", status=USAGE) from error
 
 
 def way_out() -> str:
     """What to do when nobody answers: a clause for a local stack, whose emulator may have died; else nothing."""
-    ours = not os.environ.get("FANFOLD_URL") and (state() / local.FILE).exists()
+    ours = not os.environ.get("FANFOLD_URL") and (state() / local_stack.FILE).exists()
     return "; if the local stack has died, `fanfold up` makes a new one" if ours else ""
 
 
 def state() -> Path:
     """The state folder of the project around the current folder."""
-    return local.state_folder(Path.cwd())
+    return local_stack.state_folder(Path.cwd())

@@ -12,11 +12,11 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from fanfold.client import Client
+from fanfold.client.results import Queue
+from fanfold.client.sync_client import Client
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
-from fanfold.results import Queue
-from functions.runtime.printable import shown
+from fanfold.text.printable import shown
 
 
 def queues(

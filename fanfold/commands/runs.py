@@ -13,15 +13,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fanfold import progress, tree
-from fanfold.client import Client
-from fanfold.commands import batch, output
+from fanfold.client.errors import Problem
+from fanfold.client.results import TERMINAL, MapProgress
+from fanfold.client.sync_client import Client
+from fanfold.commands import batch, output, run_progress, run_tree
 from fanfold.commands.given import json_of
 from fanfold.commands.keys import SubmitKey
 from fanfold.commands.output import JsonFlag
-from fanfold.problems import Problem
-from fanfold.results import TERMINAL, MapProgress
-from functions.runtime.printable import shown
+from fanfold.text.printable import shown
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 
@@ -128,7 +127,7 @@ def show(
     if json_:
         output.emit(run)
     else:
-        tree.show(run, output.console(), now=datetime.now(UTC))
+        run_tree.show(run, output.console(), now=datetime.now(UTC))
 
 
 def runs(
@@ -150,7 +149,7 @@ def runs(
         # An id is there to be copied: on a narrow terminal everything else gives way.
         table.add_column(title, no_wrap=True, min_width=26 if title == "id" else None)
     for run in found:
-        sign, style = tree.MARKS.get(run["status"], ("●", "cyan"))
+        sign, style = run_tree.MARKS.get(run["status"], ("●", "cyan"))
         state = shown(run["status"] + (f" ({run['reason']})" if run["reason"] else ""))
         facts = (run["id"], run["workflow"], state, run["epoch"], run["created_at"])
         cells = [Text(shown(fact)) for fact in facts]
@@ -172,8 +171,8 @@ def events(
         if follow and console.is_terminal and not json_ and not after:
             run = client.get(run_id)
             client.patience_seconds = output.WATCHING_SECONDS
-            _exhaust(progress.watch(told, console, run, look=_look(client, run_id), lines=True))
-            tree.show(client.get(run_id), console, now=datetime.now(UTC))
+            _exhaust(run_progress.watch(told, console, run, look=_look(client, run_id), lines=True))
+            run_tree.show(client.get(run_id), console, now=datetime.now(UTC))
             return
         for event in told:
             if follow:
@@ -181,7 +180,7 @@ def events(
             if json_:
                 output.emit(event, indent=None)
             else:
-                output.tell(progress.line(event))
+                output.tell(run_progress.line(event))
 
 
 def _await_end(client: Client, run_id: str, *, json_: bool) -> None:
@@ -202,9 +201,9 @@ def _await(client: Client, run_id: str, *, json_: bool) -> None:
     else:
         run = client.get(run_id)
         if run["status"] not in TERMINAL:
-            _exhaust(progress.watch(client.events(run_id), output.console(), run, look=_look(client, run_id)))
+            _exhaust(run_progress.watch(client.events(run_id), output.console(), run, look=_look(client, run_id)))
             run = client.wait(run_id)
-        tree.show(run, output.console())
+        run_tree.show(run, output.console())
     if run["status"] != "succeeded":
         raise typer.Exit(output.RUN_FAILED)
 
@@ -214,7 +213,7 @@ def _exhaust(events: Iterable[object]) -> None:
         pass
 
 
-def _look(client: Client, run_id: str) -> progress.Look:
+def _look(client: Client, run_id: str) -> run_progress.Look:
     """Asks how far the maps of a run are."""
 
     def look(names: Sequence[str]) -> Mapping[str, MapProgress]:

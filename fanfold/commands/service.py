@@ -15,14 +15,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fanfold import deploy, local, tee, tokens
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
-from fanfold.local import LocalError
-from functions.runtime.printable import shown
+from fanfold.local import deploy, local_stack, metrics_tee, tokens
+from fanfold.local.local_stack import LocalError
+from fanfold.text.printable import shown
 
 if TYPE_CHECKING:
-    from functions.engine.ports import Token
+    from fanfold.engine.ports import Token
 
 token_app = typer.Typer(help="Make, list and revoke tokens (with AWS credentials).", no_args_is_help=True)
 
@@ -44,22 +44,22 @@ def worker(
     os.environ.update(environ)  # boto3 reads the process's environment and nothing else
     if "AWS_PROFILE" not in environ:
         os.environ.pop("AWS_PROFILE", None)
-    from functions.runtime.settings import Settings
-    from functions.runtime.surroundings import Surroundings
-    from functions.runtime.worker.process import Exit, check, serve
+    from fanfold.service.process_environment import ProcessEnvironment
+    from fanfold.service.settings import Settings
+    from fanfold.service.worker.process import Exit, check, serve
 
     try:
         settings = Settings.from_env(environ)
         chosen = tuple(lanes.split(",")) if lanes else None
         check(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
-        if local.read(output.state()) is not None:
-            tee.begin(output.state())
+        if local_stack.read(output.state()) is not None:
+            metrics_tee.begin(output.state())
         facts = {"class": class_, "lanes": chosen, "concurrency": concurrency, "pid": os.getpid()}
         if json_:
             output.emit(facts, indent=None)
         else:
             output.say(f"Worker {os.getpid()}: class {class_}, {concurrency} runs at once.")
-        surroundings = Surroundings()
+        surroundings = ProcessEnvironment()
         ended = serve(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
     except ValueError as error:
         raise LocalError(f"{error}.", status=2) from error
@@ -71,13 +71,17 @@ def worker(
         with contextlib.suppress(ValueError, OSError):
             output.say("A task would not stop: the worker starts anew.")
         os.chdir(surroundings.folder)
-        os.execve(sys.executable, [sys.executable, "-m", "fanfold.cli", *sys.argv[1:]], dict(surroundings.environ))
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "fanfold.commands.command_line", *sys.argv[1:]],
+            dict(surroundings.environ),
+        )
     os._exit(0)  # Python would wait for the threads of polls left behind, seconds for nothing
 
 
 def _worker_environment(endpoint: str | None) -> dict[str, str]:
     environ = dict(os.environ) | ({"AWS_ENDPOINT_URL": endpoint} if endpoint else {})
-    stack = local.read(output.state())
+    stack = local_stack.read(output.state())
     if stack is not None:
         return stack.environment(environ)
     if not environ.get("FANFOLD_TABLE"):
@@ -110,7 +114,7 @@ def create(
     """
     text, token = tokens.create(
         _deployment(stack),
-        tenant=tenant or ("default" if stack or local.read(output.state()) is None else deploy.TENANT),
+        tenant=tenant or ("default" if stack or local_stack.read(output.state()) is None else deploy.TENANT),
         owner=owner or getpass.getuser(),
         scopes=frozenset(scope) if scope else tokens.ALL_SCOPES,
         max_lane=max_lane,
@@ -128,7 +132,7 @@ def create(
 @token_app.command("list")
 def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
     """List tokens: whose, what for, since when; never the secrets."""
-    from functions.engine.errors import Unreadable
+    from fanfold.engine.errors import Unreadable
 
     found: list[dict[str, Any]] = []
     for token in tokens.list_all(_deployment(stack)):
@@ -173,7 +177,7 @@ def remove(
     """Remove a run whose record can't be read any more.
 
     Needs AWS credentials. A record that can be read is never touched: cancel
-    that run instead. Its queue place is healed by the sweeper within hours;
+    that run instead. Its queue slot is healed by the sweeper within hours;
     what the run stored expires by itself.
     """
     tokens.remove_run(_deployment(stack), tenant, run_id)
@@ -181,7 +185,7 @@ def remove(
 
 
 def _deployment(stack_name: str | None) -> dict[str, str]:
-    return tokens.environment_of(stack_name, local.read(output.state()), os.environ)
+    return tokens.environment_of(stack_name, local_stack.read(output.state()), os.environ)
 
 
 def _bounds(token: dict[str, Any]) -> str:

@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
-from fanfold import deploy, local, tree
-from fanfold.cdk import Options
-from fanfold.commands import output
+from fanfold.commands import output, run_tree
+from fanfold.commands.demo import demonstrate
 from fanfold.commands.output import JsonFlag
-from fanfold.demo import demonstrate
-from fanfold.local import LocalError
+from fanfold.local import deploy, local_stack
+from fanfold.local.cdk_app import Options
+from fanfold.local.local_stack import LocalError
 
 
 def up(
@@ -89,7 +89,7 @@ def down(json_: JsonFlag = False) -> None:
 def _in_an_emulator_of_others(state: Path) -> str | None:
     """The address of the emulator that a stack is in, if `up` did not start it."""
     try:
-        known = local.read(state)
+        known = local_stack.read(state)
     except LocalError:
         return None  # a file nobody can read; `down` removes it all the same
     return known.endpoint if known is not None and known.pid is None else None
@@ -109,7 +109,7 @@ def demo(
     if json_:
         output.emit(asdict(outcome))
         return
-    tree.show(run, output.console())
+    run_tree.show(run, output.console())
     counts = ", ".join(f"{step} {times}" for step, times in outcome.executions.items())
     output.tell(f"\nProcess {outcome.killed_pid} was killed; {outcome.seconds_from_kill} s later the run had ended.")
     output.tell(f"epoch: {run['epoch']} (claimed twice); executions of each step by the ledger: {counts}")

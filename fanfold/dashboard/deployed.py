@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fanfold.dashboard import page
 from fanfold.dashboard.page import Metric, Page, PageError
-from fanfold.local import LocalError, LocalStack
+from fanfold.local.local_stack import LocalError, LocalStack
 
 if TYPE_CHECKING:
     import boto3
@@ -105,7 +105,7 @@ def explained(stack_name: str) -> Iterator[None]:
     """Turns boto3's errors into one sentence each (`LocalError`, exit status 2; 4 when AWS is not reached)."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
-    from fanfold.account import unasked
+    from fanfold.local.aws_errors import unasked
 
     try:
         yield

@@ -14,7 +14,7 @@ from fanfold.dashboard.data import Filled, Span
 from fanfold.dashboard.deployed import Alarm
 from fanfold.dashboard.figures import short
 from fanfold.dashboard.page import COLUMNS, Widget
-from fanfold.local import LocalError
+from fanfold.local.local_stack import LocalError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +102,8 @@ class _Card:
         return self._figure.add_axes(box)
 
     def _write(self, x: float, y: float, text: str, **style: Any) -> None:
-        place = ((self._left + x) / self._all_width, (self._bottom + y) / self._all_height)
-        self._figure.text(*place, text, **{"color": graph.INK, "size": 8, "va": "top", **style})
+        slot = ((self._left + x) / self._all_width, (self._bottom + y) / self._all_height)
+        self._figure.text(*slot, text, **{"color": graph.INK, "size": 8, "va": "top", **style})
 
     def draw(self) -> None:
         """Put the widget on the figure."""

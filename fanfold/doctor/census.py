@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from functions.engine.errors import NewerSchema, NotFound, Unreadable
-from functions.engine.ports import Bucket, IndexKey, RunKey
-from functions.engine.run import Place, Run
-from functions.runtime.heads import legible
-from functions.runtime.maps import map_key
-from functions.runtime.sweeper.rotation import MAX_READ
-from functions.runtime.wiring import Services
+from fanfold.engine.errors import NewerSchema, NotFound, Unreadable
+from fanfold.engine.ports import Bucket, IndexKey, RunKey
+from fanfold.engine.record.run import Run, Slot
+from fanfold.service.maps import map_key
+from fanfold.service.run_reads import legible
+from fanfold.service.sweeper.active_scan import MAX_READ
+from fanfold.service.wiring import Services
 
 MOST = 10_000
 """Runs looked at: a hundred strong reads of a hundred rows, some seconds and two cents."""
@@ -34,15 +34,15 @@ class Census:
     unreadable: Mapping[RunKey, Unreadable]
     lost_batches: Mapping[RunKey, str]
     complete: bool
-    held_before: Mapping[tuple[str, Place], int]
-    held_after: Mapping[tuple[str, Place], int]
+    held_before: Mapping[tuple[str, Slot], int]
+    held_after: Mapping[tuple[str, Slot], int]
 
-    def queued(self) -> Mapping[tuple[str, Place], int]:
+    def queued(self) -> Mapping[tuple[str, Slot], int]:
         """How many queued rows hold each place."""
-        counts: dict[tuple[str, Place], int] = {}
+        counts: dict[tuple[str, Slot], int] = {}
         for run in self.runs:
-            if run.place is not None and run.in_queue:
-                counts[run.class_name, run.place] = counts.get((run.class_name, run.place), 0) + 1
+            if run.slot is not None and run.in_queue:
+                counts[run.class_name, run.slot] = counts.get((run.class_name, run.slot), 0) + 1
         return counts
 
 
@@ -112,9 +112,9 @@ async def _lost_batch(services: Services, run: Run) -> str | None:
     return None
 
 
-async def _held(services: Services) -> Mapping[tuple[str, Place], int]:
+async def _held(services: Services) -> Mapping[tuple[str, Slot], int]:
     return {
-        (class_name, place): taken
+        (class_name, slot): taken
         for class_name in services.settings.classes
-        for place, taken in (await services.places.held(class_name)).items()
+        for slot, taken in (await services.slots.held(class_name)).items()
     }

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
-from functions.runtime.wiring import Services
-from functions.runtime.worker.clockcheck import CLOCK_RESOLUTION, clock_off
+from fanfold.service.wiring import Services
+from fanfold.service.worker.clockcheck import CLOCK_RESOLUTION, clock_off
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:

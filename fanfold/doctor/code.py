@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from fanfold.client import Client
+from fanfold.client.errors import ApiError
+from fanfold.client.sync_client import Client
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
-from fanfold.problems import ApiError
-from functions.runtime.settings import Settings
-from functions.runtime.version import VERSION
+from fanfold.service.settings import Settings
+from fanfold.service.version import VERSION
 
 DEPLOY = "Deploy again. If CloudFormation sees nothing to do, update that function's code by hand from the others'."
 PATIENCE_SECONDS = 10.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from fanfold.doctor.deployment import Deployment, unqualified
 from fanfold.doctor.finding import Check, Finding
 from fanfold.doctor.mappings import DEPLOY, OFF
-from functions.engine.message import RESUME
+from fanfold.engine.record.messages import RESUME
 
 CALLED = ("api", "authorizer", "watch")
 """The functions that callers meet: what they have reserved nobody else takes."""

@@ -15,13 +15,13 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
-from fanfold.account import unasked
 from fanfold.doctor.census import Census, take
 from fanfold.doctor.resource import Resource, ends
-from fanfold.local import LocalError, LocalStack
-from functions.engine.message import DEAD
-from functions.runtime.settings import Settings
-from functions.runtime.wiring import Aws, Services, services
+from fanfold.engine.record.messages import DEAD
+from fanfold.local.aws_errors import unasked
+from fanfold.local.local_stack import LocalError, LocalStack
+from fanfold.service.settings import Settings
+from fanfold.service.wiring import Aws, Services, services
 
 T = TypeVar("T")
 

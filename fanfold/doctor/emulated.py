@@ -8,7 +8,7 @@ from datetime import datetime
 from fanfold.doctor import recursion, table
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.examination import examine
-from fanfold.local import LocalStack
+from fanfold.local.local_stack import LocalStack
 
 
 def complete(stack: LocalStack, *, now: datetime) -> Sequence[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from fanfold.account import unasked
+from fanfold.adapters.aws.calls import short_code, short_codes
 from fanfold.doctor import (
     alarms,
     clock,
@@ -16,11 +16,11 @@ from fanfold.doctor import (
     letters,
     logs,
     mappings,
-    places,
     recursion,
     redrive,
     runs,
     schedule,
+    slots,
     table,
     taskmodules,
     throttles,
@@ -30,9 +30,9 @@ from fanfold.doctor import (
 )
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
-from fanfold.local import LocalError
-from functions.adapters.aws import short_code, short_codes
-from functions.engine.errors import InfrastructureError
+from fanfold.engine.errors import InfrastructureError
+from fanfold.local.aws_errors import unasked
+from fanfold.local.local_stack import LocalError
 
 CHECKS: Sequence[Check] = (
     visibility.CHECK,
@@ -50,7 +50,7 @@ CHECKS: Sequence[Check] = (
     tokens.CHECK,
     throttles.CHECK,
     letters.CHECK,
-    places.CHECK,
+    slots.CHECK,
     workers.CHECK,
     runs.CHECK,
     clock.CHECK,

@@ -11,12 +11,12 @@ from fanfold.doctor.deployment import Deployment, Queue
 from fanfold.doctor.finding import Check, Finding, Remedy
 from fanfold.doctor.redrive import DEAD_DAYS, SOURCE_DAYS
 from fanfold.doctor.resource import Resource
-from functions.engine.message import DEAD, RESUME
+from fanfold.engine.record.messages import DEAD, RESUME
 
 PARTIAL = "ReportBatchItemFailures"
 DEPLOY = "Deploy the stack again."
 OFF = ("Disabled", "Disabling")
-TERMS = ("BatchSize", "Enabled", "FunctionResponseTypes", "MaximumBatchingWindowInSeconds", "ScalingConfig")
+LIMITS = ("BatchSize", "Enabled", "FunctionResponseTypes", "MaximumBatchingWindowInSeconds", "ScalingConfig")
 """What the template says of a mapping beside its two ends, in Lambda's own words."""
 
 
@@ -62,8 +62,8 @@ def _make_again(deployment: Deployment, resource: Resource, queue: Queue) -> Non
     ends = deployment.ends_of(resource)
     if ends is None or deployment.mapping(resource) is not None:
         return
-    terms = {name: resource.properties[name] for name in TERMS if name in resource.properties}
-    deployment.client("lambda").create_event_source_mapping(EventSourceArn=queue.arn, FunctionName=ends[1], **terms)
+    limits = {name: resource.properties[name] for name in LIMITS if name in resource.properties}
+    deployment.client("lambda").create_event_source_mapping(EventSourceArn=queue.arn, FunctionName=ends[1], **limits)
 
 
 def _disabled(mappings: Mapping[Queue, str], *, days: int) -> Finding:

@@ -9,12 +9,12 @@ from functools import partial
 from fanfold.doctor.census import MOST
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding, Remedy
-from functions.engine.errors import NewerSchema
-from functions.engine.lease import abandoned
-from functions.engine.message import RESUME, QueueName, Wake
-from functions.engine.run import SCHEMA, Run, Status
-from functions.runtime.terms import terms_of
-from functions.runtime.wiring import Services
+from fanfold.engine.errors import NewerSchema
+from fanfold.engine.record.messages import RESUME, QueueName, Wake
+from fanfold.engine.record.run import SCHEMA, Run, Status
+from fanfold.engine.rules.lease import abandoned
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.wiring import Services
 
 LATE = timedelta(minutes=3)
 """A last ring may be lost, and the sweeper makes up for it within two minutes (docs/guarantees.md); then one more."""
@@ -24,7 +24,7 @@ NAMED = 5
 
 def find(deployment: Deployment) -> Iterator[Finding]:
     """Runs nobody looked at in time, that newer code wrote, or whose class or lane is not deployed."""
-    terms, classes, now = terms_of(deployment.settings), deployment.settings.classes, deployment.now
+    limits, classes, now = engine_limits(deployment.settings), deployment.settings.classes, deployment.now
     foreign: list[Run] = []
     overdue: list[Run] = []
     dead: list[Run] = []
@@ -34,7 +34,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
             foreign.append(run)
         elif run.status is Status.WAITING and run.due_at is not None and run.due_at + LATE < now:
             overdue.append(run)
-        elif abandoned(run, now - LATE, terms) and abandoned(run, now, terms):
+        elif abandoned(run, now - LATE, limits) and abandoned(run, now, limits):
             dead.append(run)
         elif run.status is Status.QUEUED and min(run.deadline, run.queue_deadline or run.deadline) + LATE < now:
             expired.append(run)
@@ -55,7 +55,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     if expired:
         yield Finding(
             what=f"{named(expired)} are queued past their deadline.",
-            why="Nobody has told them that they failed, and each holds a queue place.",
+            why="Nobody has told them that they failed, and each holds a queue slot.",
             fix="The sweeper settles them; if this stays, see docs/operations.md#sweeper-silent.",
         )
     if foreign:
@@ -78,7 +78,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
             continue
         yield Finding(
             what=f"The record of run {key.run_id} of tenant {key.tenant} can't be read: {why}.",
-            why="The run stands still, its queue place stays taken, and in its hour of acceptance no place is healed.",
+            why="The run stands still, its queue slot stays taken, and in its hour of acceptance no place is healed.",
             fix="Put its item back from a backup, or give the run up:"
             f" fanfold remove --tenant {key.tenant} {key.run_id} (docs/operations.md#unreadable).",
         )

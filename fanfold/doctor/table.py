@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from fanfold.adapters.aws.run_items import TTL
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding, Remedy
-from functions.adapters.items import TTL
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:

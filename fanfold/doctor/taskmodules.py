@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
-from functions.runtime.metrics import NAMESPACE, Metric
+from fanfold.service.telemetry.metrics import NAMESPACE, Metric
 
 HOURS = 3
 

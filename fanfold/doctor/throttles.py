@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from fanfold.adapters.aws.run_items import DUE_INDEX, LIST_INDEX
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
-from functions.adapters.items import DUE_INDEX, LIST_INDEX
 
 HOURS = 3
 LEAST = 10

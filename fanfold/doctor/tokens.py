@@ -8,8 +8,8 @@ from functools import partial
 
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding, Remedy
-from functions.engine.errors import Unreadable
-from functions.engine.ports import Token
+from fanfold.engine.errors import Unreadable
+from fanfold.engine.ports import Token
 
 OLD = timedelta(days=180)
 """How long a token without an end may work before it is told of."""

@@ -10,12 +10,12 @@ from functools import partial
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
 from fanfold.doctor.runs import LATE, minutes, named
-from functions.engine.lease import held
-from functions.engine.message import RESUME, QueueName
-from functions.engine.ports import QueueDepth
-from functions.engine.run import Run, Status
-from functions.runtime.terms import terms_of
-from functions.runtime.wiring import Services
+from fanfold.engine.ports import QueueDepth
+from fanfold.engine.record.messages import RESUME, QueueName
+from fanfold.engine.record.run import Run, Status
+from fanfold.engine.rules.lease import held
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.wiring import Services
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
@@ -24,8 +24,8 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     A class that holds a run at all has workers: there, runs that wait are load. Where no message waits, the sweeper
     rings again. SQS's numbers are approximate.
     """
-    terms, now = terms_of(deployment.settings), deployment.now
-    working = {run.class_name for run in deployment.census.runs if held(run, now, terms)}
+    limits, now = engine_limits(deployment.settings), deployment.now
+    working = {run.class_name for run in deployment.census.runs if held(run, now, limits)}
     waiting: dict[QueueName, list[Run]] = defaultdict(list)
     for run in deployment.census.runs:
         known = deployment.settings.classes.get(run.class_name)

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fanfold.explore.course import Course, Crash, Effect, Moment
+from fanfold.engine.language.workflow import DEFAULT_CLASS, version_of
+from fanfold.engine.language.workflow import check as check_document
+from fanfold.engine.payload import Json
+from fanfold.engine.record.run import Run, Status
+from fanfold.explore.comparison import Wrong, content, end_of, judge, unexpected
 from fanfold.explore.modules import ModuleState
-from fanfold.explore.play import Play
-from fanfold.explore.stage import Stage
-from fanfold.explore.verdict import Wrong, content, end_of, judge, unexpected
-from fanfold.virtual import run as on_virtual_time
-from functions.engine.run import Run, Status
-from functions.engine.values import Json
-from functions.engine.workflow import DEFAULT_CLASS, version_of
-from functions.engine.workflow import check as check_document
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.yamltext import MalformedText, from_text
-from functions.tasks import registry
+from fanfold.explore.scenario import Scenario
+from fanfold.explore.simulation import Simulation
+from fanfold.explore.trace import Crash, Effect, Moment, Trace
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.tasks import registry
+from fanfold.testing.virtual_time import run as on_virtual_time
+from fanfold.text.document_text import MalformedText, from_text
 
 DEADLY: Final = frozenset({"chaos.crash"})
 """Tasks that kill the process they run in, which here is the explorer's own."""
@@ -118,7 +118,7 @@ def explore(
 class _Explorer:
     """Tries crashes of one play against its undisturbed course."""
 
-    def __init__(self, play: Play, undisturbed: Course, *, outputs: bool, check: Check | None) -> None:
+    def __init__(self, play: Scenario, undisturbed: Trace, *, outputs: bool, check: Check | None) -> None:
         self._play = play
         self._undisturbed = undisturbed
         self._outputs = outputs
@@ -138,7 +138,7 @@ class _Explorer:
             for second in seconds:
                 yield self.point(_perform(self._play, (first, second))), total
 
-    def point(self, course: Course, *, expected: Status | None = None) -> Point:
+    def point(self, course: Trace, *, expected: Status | None = None) -> Point:
         """What one course came to; `expected`: how it is to end by itself, not by comparison."""
         wrong = list(judge(course, self._undisturbed, self._play.workflow, outputs=self._outputs))
         if expected is not None and course.run is not None:
@@ -154,7 +154,7 @@ class _Explorer:
         return Point(where=where, wrong=tuple(wrong))
 
 
-def _crashes(course: Course, *, after: int) -> Iterator[Crash]:
+def _crashes(course: Trace, *, after: int) -> Iterator[Crash]:
     """Both moments of each call that came after that one. One without an answer (a last poll) has no after."""
     for site in course.sites[after:]:
         yield Crash(site.number, Moment.BEFORE)
@@ -162,9 +162,9 @@ def _crashes(course: Course, *, after: int) -> Iterator[Crash]:
             yield Crash(site.number, Moment.AFTER)
 
 
-def _perform(play: Play, crashes: Sequence[Crash]) -> Course:
-    async def main() -> Course:
-        return await Stage(play, crashes).perform()
+def _perform(play: Scenario, crashes: Sequence[Crash]) -> Trace:
+    async def main() -> Trace:
+        return await Simulation(play, crashes).perform()
 
     with _silence():
         try:
@@ -187,7 +187,7 @@ def _silence() -> Iterator[None]:
 
 def _play(
     workflow: Mapping[str, Json] | Path | str, input: Json, signals: Mapping[str, Json], settings: Settings | None
-) -> Play:
+) -> Scenario:
     document = workflow if isinstance(workflow, Mapping) else _read(Path(workflow))
     class_name = document.get("class", DEFAULT_CLASS) if isinstance(document, Mapping) else DEFAULT_CLASS
     if settings is None:
@@ -200,7 +200,7 @@ def _play(
         raise ValueError(f"{', '.join(deadly)} would kill the explorer: the explorer does the killing")
     modules = ModuleState(registry.find(name, chaos=settings.chaos).function for name in called)
     version = version_of(document)
-    return Play(
+    return Scenario(
         workflow=replace(checked, version=version),
         document=document,
         input={} if input is None else input,
@@ -217,6 +217,6 @@ def _read(path: Path) -> Json:
         raise ValueError(f"{path} is no workflow document: {error}") from error
 
 
-def _outputs(course: Course) -> object:
+def _outputs(course: Trace) -> object:
     assert course.run is not None, "a course that was played has its run"
     return content(course.run.output), {name: content(state.output) for name, state in course.run.steps.items()}

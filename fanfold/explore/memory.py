@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from functions.adapters.items import from_item, to_item
-from functions.adapters.maprecords import MemoryMapRecords
-from functions.adapters.marks import MemoryMarks
-from functions.adapters.memory import (
+from fanfold.adapters.aws.map_records import MemoryMapRecords
+from fanfold.adapters.aws.run_items import from_item, to_item
+from fanfold.adapters.aws.seats import MemorySeats
+from fanfold.adapters.aws.secrets import MemorySecrets
+from fanfold.adapters.aws.sweeper_state import MemorySweeperState
+from fanfold.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
     MemoryFanOut,
-    MemoryPlaces,
     MemoryQueue,
     MemoryRunStore,
+    MemorySlots,
     MemoryTokens,
     RunCodec,
 )
-from functions.adapters.memory.queue import GRAIN_SECONDS
-from functions.adapters.seats import MemorySeats
-from functions.adapters.secrets import MemorySecrets
-from functions.engine.message import QueueName, Received
-from functions.engine.ports import Clock, Ids
-from functions.runtime.settings import Settings
-from functions.runtime.wiring import Services
+from fanfold.adapters.memory.queue import GRAIN_SECONDS
+from fanfold.engine.ports import Clock, Ids
+from fanfold.engine.record.messages import QueueName, Received
+from fanfold.service.settings import Settings
+from fanfold.service.wiring import Services
 
 SHORT_POLL_SECONDS: Final = 1
 """Who waits no longer than this has something else to do."""
@@ -62,11 +62,11 @@ def memory_services(settings: Settings, clock: Clock, ids: Ids) -> tuple[Service
         settings=settings,
         runs=MemoryRunStore(RunCodec(encode=to_item, decode=from_item)),
         queue=queue,
-        places=MemoryPlaces({name: c.max_queue_depth for name, c in settings.classes.items()}),
+        slots=MemorySlots({name: c.max_queue_depth for name, c in settings.classes.items()}),
         blobs=blobs,
         catalog=MemoryCatalog(),
         tokens=MemoryTokens(),
-        marks=MemoryMarks(),
+        marks=MemorySweeperState(),
         secrets=MemorySecrets(),
         seats=MemorySeats(settings.max_watchers),
         map_records=MemoryMapRecords(),

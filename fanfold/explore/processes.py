@@ -8,15 +8,15 @@ from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any, Final
 
-from fanfold.explore.course import Course, Crash, Effect, Moment, Site
-from fanfold.virtual import PROCESS, SeededIds, loop
-from functions.engine.run import Run
-from functions.runtime.wiring import Services
+from fanfold.engine.record.run import Run
+from fanfold.explore.trace import Crash, Effect, Moment, Site, Trace
+from fanfold.service.wiring import Services
+from fanfold.testing.virtual_time import PROCESS, SeededIds, loop
 
 LATENCY_SECONDS: Final = 0.004
 """What a call to a service takes before it is carried out: others get their turn meanwhile."""
 
-PORTS: Final = ("runs", "queue", "places", "blobs", "catalog", "map_records", "fan_out")
+PORTS: Final = ("runs", "queue", "slots", "blobs", "catalog", "map_records", "fan_out")
 
 
 class Door:
@@ -25,7 +25,7 @@ class Door:
     `changed` is set at each write of a run; `told` is the newest journal entry written so far.
     """
 
-    def __init__(self, course: Course, *, on_death: Callable[[Process], None], changed: asyncio.Event) -> None:
+    def __init__(self, course: Trace, *, on_death: Callable[[Process], None], changed: asyncio.Event) -> None:
         self.course = course
         self.changed = changed
         self.open = True

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fanfold.explore.course import Course, Effect, Execution
 from fanfold.explore.processes import Process
-from functions.tasks.context import Context
-from functions.tasks.effects import RECORDER
-from functions.tasks.registry import TaskDef, find
+from fanfold.explore.trace import Effect, Execution, Trace
+from fanfold.tasks.context import Context
+from fanfold.tasks.effects import RECORDER
+from fanfold.tasks.registry import TaskDef, find
 
 Allowed = Callable[[Context], str | None]
 """Why the record does not allow the attempt that begins now; None: it does."""
@@ -20,7 +20,7 @@ Allowed = Callable[[Context], str | None]
 class WatchedTasks:
     """A `Find` for one process. A plain function is called on the loop too: threads can't be waited for there."""
 
-    def __init__(self, course: Course, process: Process, allowed: Allowed) -> None:
+    def __init__(self, course: Trace, process: Process, allowed: Allowed) -> None:
         self._course = course
         self._process = process
         self._allowed = allowed

@@ -1,0 +1,1 @@
+"""The tasks of this project: whatever is put here, steps can call."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from functions.engine.errors import Fail
-from functions.engine.values import Json
-from functions.tasks.registry import task
+from fanfold.engine.errors import Fail
+from fanfold.engine.payload import Json
+from fanfold.tasks.registry import task
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 

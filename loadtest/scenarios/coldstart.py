@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Annotated, Any
 
-from fanfold import deploy
-from functions.engine.message import QueueName
-from functions.runtime.settings import Settings
-from functions.runtime.wiring import Aws, services
+from fanfold.engine.record.messages import QueueName
+from fanfold.local import deploy
+from fanfold.service.settings import Settings
+from fanfold.service.wiring import Aws, services
 from loadtest.access import endpoint_of, session_of
 from loadtest.coldstarts import MODULES, Start, cold_start, import_shares, shipped
 from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
 from loadtest.server import request_event
 from loadtest.shapes import TINY
-from loadtest.targets import Needs, Target
+from loadtest.systems_under_test import Needs, Target
 from loadtest.verdict import Check, at_most, equal, shown
 
 QUICK = {"starts": 2}

@@ -11,19 +11,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.wiring import Aws, services
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.wiring import Aws, services
 from loadtest.access import endpoint_of, session_of
-from loadtest.aims import Aim
+from loadtest.aws_meter import Meter
+from loadtest.cost import dollars, durable, express, standard, total, usage, writes
+from loadtest.cost_model_stores import metered
 from loadtest.invoking import Bucket, Counted, Functions
-from loadtest.metered import metered
-from loadtest.metering import Meter
-from loadtest.money import dollars, durable, express, standard, total, usage, writes
 from loadtest.prices import DATE, PRICES
 from loadtest.scenario import Found, Session
 from loadtest.server import LANES
 from loadtest.shapes import FOUR, REVIEW, TINY, WIDE, Shape, chain
-from loadtest.targets import Needs
+from loadtest.systems_under_test import Needs
+from loadtest.targets import Aim
 from loadtest.verdict import Check, at_least, at_most, equal, shown, toward
 
 QUICK = {"length": 1_000, "rounds": 2}
@@ -173,7 +173,7 @@ def _checks(
     checks = [
         *toward(
             Aim.WRITES,
-            at_most("writes of a diamond, without the places counter", writes(counted["diamond, idle"]), MOST_WRITES),
+            at_most("writes of a diamond, without the slots counter", writes(counted["diamond, idle"]), MOST_WRITES),
             equal("reads of a diamond, but the submit's of the workflow's current version", _reads(idle), 0),
         ),
         *toward(

@@ -8,9 +8,9 @@ from loadtest.counting import drained
 from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds, failures
-from loadtest.targets import Needs
+from loadtest.systems_under_test import Needs
 from loadtest.verdict import at_least, at_most, equal, shown
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import DIAMOND
 
 QUICK = {"seconds": 10.0}

@@ -16,7 +16,7 @@ from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds, failures
-from loadtest.targets import Target
+from loadtest.systems_under_test import Target
 from loadtest.verdict import Check, at_most, equal, shown
 
 USERS = Numbers((1, 10, 100))

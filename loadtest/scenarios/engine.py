@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fanfold import Client
-from loadtest.aims import Aim
 from loadtest.counting import drained
 from loadtest.engine import CONCURRENCY, worked
 from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
 from loadtest.shapes import chain
-from loadtest.targets import Needs
+from loadtest.systems_under_test import Needs
+from loadtest.targets import Aim
 from loadtest.verdict import at_least, at_most, equal, shown, toward
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import DIAMOND
 
 QUICK = {"runs": 300, "rounds": 1, "looks": 10}

@@ -11,14 +11,14 @@ import statistics
 from contextlib import ExitStack
 from typing import Annotated, Any
 
-from loadtest.aims import Aim
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
-from loadtest.past import past_id
 from loadtest.scenario import Found, Session
 from loadtest.server import CALLS_HEADER, UNITS_HEADER
 from loadtest.swarm import Request
-from loadtest.targets import Needs, Target
+from loadtest.synthetic_history import past_id
+from loadtest.systems_under_test import Needs, Target
+from loadtest.targets import Aim
 from loadtest.verdict import Check, at_most, equal, shown, toward
 
 OLD = Numbers((1_000, 20_000, 1_000_000))

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fanfold import Client
-from fanfold.local import LocalStack
-from loadtest.aims import Aim
+from fanfold.local.local_stack import LocalStack
 from loadtest.counting import drained, ledgered
 from loadtest.scenario import Found, Session
-from loadtest.targets import Needs, workers
+from loadtest.systems_under_test import Needs, workers
+from loadtest.targets import Aim
 from loadtest.verdict import Check, at_least, equal, shown, toward
-from loadtest.warming import warm
+from loadtest.warmup import warm
 
 QUICK = {"runs": 14}
 
@@ -44,7 +44,7 @@ class Moment(Enum):
     RECORDED = "its success is recorded, and nothing that comes after it"
 
 
-PLACES = tuple(itertools.product(CHAIN, Moment))[:-1]
+SLOTS = tuple(itertools.product(CHAIN, Moment))[:-1]
 """The last step's success is the run's, in one write: nothing lies between."""
 
 
@@ -67,8 +67,8 @@ def kills(
     runs than kills."""
     if session.kind != "emulator":
         raise ValueError("kills needs processes to kill, and the ledger of a local stack: --target emulator")
-    if runs < len(PLACES):
-        raise ValueError(f"a run for each kill is needed at least: {len(PLACES)}, not {runs}")
+    if runs < len(SLOTS):
+        raise ValueError(f"a run for each kill is needed at least: {len(SLOTS)}, not {runs}")
     with session.target(Needs(unworked=True)) as target, target.client() as client:
         assert target.stack is not None
         assert target.ledger is not None
@@ -78,8 +78,8 @@ def kills(
             start()
             warm(target, client, name, 2, {"ms": 10}, callers=1)
             start()  # another, so that work goes on while one is dead
-            for number, (step, moment) in enumerate(PLACES):
-                share = runs * (number + 1) // len(PLACES) - runs * number // len(PLACES)
+            for number, (step, moment) in enumerate(SLOTS):
+                share = runs * (number + 1) // len(SLOTS) - runs * number // len(SLOTS)
                 session.say(f"{share} runs; a worker is killed at {step}: {moment.value}")
                 ids = _submitted(client, name, session.tag, share)
                 pid = _met(client, target.ledger, ids[0], step, moment)
@@ -98,7 +98,7 @@ def kills(
     checks: list[Check] = [
         *toward(Aim.KILLS, equal("runs that succeeded", ended.count("succeeded"), runs), n=runs),
         equal("rows in all", ended.total, runs),
-        equal("workers killed", killed, len(PLACES)),
+        equal("workers killed", killed, len(SLOTS)),
         *toward(Aim.KILLS, equal("executions of a step whose end was recorded", told.repeated, 0), n=len(executions)),
         equal("executions again that no interruption in the journal explains", told.unexplained, 0),
         equal("journals with a gap", told.gaps, 0),

@@ -13,9 +13,9 @@ from loadtest.counting import Rows, drained, executed, rows
 from loadtest.measure import Quantiles, quantiles
 from loadtest.scenario import Found, Session
 from loadtest.swarm import Request, failures
-from loadtest.targets import Needs, Target
+from loadtest.systems_under_test import Needs, Target
 from loadtest.verdict import Check, at_most, equal, shown
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import counted_call, in_class
 
 QUICK = {"seconds": 4.0, "noise": 30, "rate": 3.0}

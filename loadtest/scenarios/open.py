@@ -13,9 +13,9 @@ from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds
-from loadtest.targets import Needs, Target
+from loadtest.systems_under_test import Needs, Target
 from loadtest.verdict import Check, at_most, equal, shown
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import COUNTED_DIAMOND, DIAMOND
 
 RATES = Numbers((1, 5, 10, 20))

@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fanfold import Client
+from lab.peers.stepfunctions import Machine, machine
 from loadtest.counting import drained
 from loadtest.measure import quantiles
-from loadtest.peers.stepfunctions import Machine, machine
 from loadtest.scenario import Found, Session
-from loadtest.targets import Needs
+from loadtest.systems_under_test import Needs
 from loadtest.verdict import Check, at_most, equal, shown
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import DIAMOND
 
 QUICK = {"runs": 20, "callers": 2, "rounds": 1}

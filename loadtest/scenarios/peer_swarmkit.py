@@ -13,18 +13,18 @@ from typing import Annotated, Any
 
 import httpx
 
-from loadtest.aims import Aim
+from lab.peers.processes import until
+from lab.peers.swarmkit import PACKAGE, TOPOLOGY, SwarmKit, completed, serving
 from loadtest.counting import drained, moment
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
-from loadtest.peers.processes import until
-from loadtest.peers.swarmkit import PACKAGE, TOPOLOGY, SwarmKit, completed, serving
 from loadtest.scenario import Found, Session
 from loadtest.scenarios.workers import backlog, span, staffing
 from loadtest.swarm import elapsed_seconds, failures
-from loadtest.targets import Target
+from loadtest.systems_under_test import Target
+from loadtest.targets import Aim
 from loadtest.verdict import Check, at_least, equal, shown, toward
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import counted_call
 
 USERS = Numbers((25, 100))

@@ -13,9 +13,9 @@ from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds, failures
-from loadtest.targets import Needs, Target
+from loadtest.systems_under_test import Needs, Target
 from loadtest.verdict import Check, equal, shown
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import counted_call
 
 LEVELS = Numbers((5, 25, 50, 100))

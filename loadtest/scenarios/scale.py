@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-from loadtest.aims import Aim
+from lab.scale import bursts
+from lab.scale.deployment import Deployment, shipped
+from lab.scale.levels import Level, model_level, real_level, same_level, strained, strains
+from lab.scale.play import by_functions, by_processes
+from lab.scale.profile import Profile, of_functions, of_processes
+from lab.scale.sizing import SETTINGS, ceiling, ladder, sized
+from lab.scale.sweeps import RATE, SHARE, carried, needs, sweeps, with_shards
+from loadtest.cost import CALL_PROCESSOR_SECONDS
 from loadtest.engine import worked
-from loadtest.money import CALL_PROCESSOR_SECONDS
 from loadtest.options import Numbers
-from loadtest.scale import bursts
-from loadtest.scale.deployment import Deployment, shipped
-from loadtest.scale.levels import Level, model_level, real_level, same_level, strained, strains
-from loadtest.scale.play import by_functions, by_processes
-from loadtest.scale.profile import Profile, of_functions, of_processes
-from loadtest.scale.sizing import SETTINGS, ceiling, ladder, sized
-from loadtest.scale.sweeps import RATE, SHARE, carried, needs, sweeps, with_shards
 from loadtest.scenario import Found, Session
+from loadtest.targets import Aim
 from loadtest.verdict import Check, at_least, at_most, equal, shown, toward
 from loadtest.workflows import model_call
 
@@ -45,7 +45,7 @@ WAITING: Mapping[str, Any] = {
     },
 }
 """Suspends once."""
-WIDE = Deployment(place_shards=64, index_shards=64, due_shards=64, warm_writes=1e6, maximum_concurrency=5)
+WIDE = Deployment(slot_shards=64, index_shards=64, due_shards=64, warm_writes=1e6, maximum_concurrency=5)
 """No limit is in the way: what a run takes is learned there."""
 CALIBRATING_RUNS = 400
 CALLS_A_RUN = 6

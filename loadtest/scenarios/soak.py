@@ -9,15 +9,15 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from loadtest.aims import Aim
 from loadtest.counting import drained, executed, rows
 from loadtest.measure import quantiles
 from loadtest.sampling import Sample, functions_of, sampled
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds
-from loadtest.targets import Needs
+from loadtest.systems_under_test import Needs
+from loadtest.targets import Aim
 from loadtest.verdict import Check, at_most, equal, shown, toward
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import COUNTED_DIAMOND, DIAMOND
 
 QUICK = {"seconds": 15.0, "rate": 4.0}
@@ -47,7 +47,7 @@ def soak(
         with sampled(processes, every_seconds=max(0.5, seconds / SAMPLES)) as samples:
             requests = session.swarm("rate", target, users=1, seconds=seconds, **facts)
         ended = drained(client, session.tag, within_seconds=300)
-        places = {queue["class"]: queue["queued"] for queue in client.queues()}
+        slots = {queue["class"]: queue["queued"] for queue in client.queues()}
         waiting = rows(client, session.tag, status="queued").total
         steps = executed(target.ledger, ended) if target.ledger else None
     for name, taken in samples.items():
@@ -61,7 +61,7 @@ def soak(
         equal("submits that were not accepted", len(requests) - accepted, 0),
         equal("accepted runs that succeeded", ended.count("succeeded"), accepted),
         equal("rows in all", ended.total, accepted),
-        *toward(Aim.SOAK, equal("places taken at the end, of all classes", sum(places.values()), waiting), n=accepted),
+        *toward(Aim.SOAK, equal("slots taken at the end, of all classes", sum(slots.values()), waiting), n=accepted),
         shown("a diamond by its own times", run),
     ]
     if steps is not None:

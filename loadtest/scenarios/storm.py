@@ -9,14 +9,14 @@ import time
 from typing import Annotated
 
 from fanfold import Client
-from loadtest.aims import Aim
 from loadtest.counting import PAUSE_SECONDS, drained, executed, rows
 from loadtest.measure import Quantiles, quantiles
 from loadtest.scenario import Found, Session
 from loadtest.swarm import Request, elapsed_seconds
-from loadtest.targets import Needs
+from loadtest.systems_under_test import Needs
+from loadtest.targets import Aim
 from loadtest.verdict import at_most, equal, shown, toward
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import BUSY, counted_call
 
 QUICK = {"posts": 300, "bound": 50, "rate": 30.0, "rounds": 1}
@@ -72,7 +72,7 @@ def storm(
         equal("submits sent", len(stormed), rounds * round(posts / rounds)),
         *toward(Aim.STORM, equal("accepted", sum(request.status == 202 for request in stormed), bound), n=len(stormed)),
         equal("rows that waited when the storm was over", waiting.count("queued"), bound),
-        equal("places taken at that time", queued, bound),
+        equal("slots taken at that time", queued, bound),
         *toward(
             Aim.STORM,
             equal("answers that are neither 202 nor 429, errors included", len(others), 0),
@@ -81,7 +81,7 @@ def storm(
         equal("busy runs that still ran after it", still_busy, BUSY_RUNS),
         equal("accepted runs that succeeded afterwards", ended.count("succeeded"), bound),
         equal("rows in all", ended.total, bound),
-        equal("places taken in the end", left, 0),
+        equal("slots taken in the end", left, 0),
         *toward(
             Aim.STORM,
             session.timed(at_most("p99 of a 429 ÷ its idle p99", refused.p99 / idle.p99, SLOWER_AT_MOST)),

@@ -12,9 +12,9 @@ from loadtest.measure import Quantiles, quantiles
 from loadtest.sampling import sampled
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds, failures
-from loadtest.targets import Needs
+from loadtest.systems_under_test import Needs
 from loadtest.verdict import Check, at_most, equal, shown
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import counted_call
 
 QUICK = {"turn_seconds": 2.0, "old": 1_000}

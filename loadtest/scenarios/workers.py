@@ -15,13 +15,13 @@ from tempfile import mkdtemp
 from typing import Annotated, Any
 
 from fanfold import Client
-from loadtest.aims import Aim
 from loadtest.counting import Rows, drained, executed, moment
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
-from loadtest.targets import Needs, Target, workers
+from loadtest.systems_under_test import Needs, Target, workers
+from loadtest.targets import Aim
 from loadtest.verdict import Check, at_least, equal, shown, toward
-from loadtest.warming import warm
+from loadtest.warmup import warm
 from loadtest.workflows import counted_call
 
 LEVELS = Numbers((1, 2, 4, 8))

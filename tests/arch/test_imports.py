@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from functions.runtime.version import VERSION
+from fanfold.service.version import VERSION
 from loadtest.coldstarts import MODULES
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +25,8 @@ BUDGETS = {
     "functions.fanout": set(),
     "functions.deadletter": set(),
     "functions.sweeper": set(),
-    "functions.engine.decide": set(),
-    "fanfold.client": {"httpx"},
+    "fanfold.engine.rules.decide": set(),
+    "fanfold.client.sync_client": {"httpx"},
 }
 """The heavy modules each entry point may load."""
 
@@ -48,8 +48,8 @@ def test_the_first_call_of_aws_loads_botocore_and_nothing_of_boto3() -> None:
     code = (
         "import os, sys\n"
         "os.environ |= {'AWS_ACCESS_KEY_ID': 'a', 'AWS_SECRET_ACCESS_KEY': 'b', 'AWS_DEFAULT_REGION': 'eu-central-1'}\n"
-        "from functions.adapters.aws import Client\n"
-        "from functions.runtime.wiring import Aws\n"
+        "from fanfold.adapters.aws.calls import Client\n"
+        "from fanfold.service.wiring import Aws\n"
         "names = [Aws().client(each).meta.service_model.service_name for each in Client]\n"
         "print(*sorted(set(names)), *[name for name in ('boto3', 's3transfer') if name in sys.modules])"
     )
@@ -73,10 +73,10 @@ def test_the_engine_asks_no_clock_and_no_chance() -> None:
     import ast
     from pathlib import Path
 
-    import functions.engine
+    import fanfold.engine
 
     found = []
-    for path in Path(functions.engine.__path__[0]).glob("*.py"):
+    for path in Path(fanfold.engine.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if (
                 isinstance(node, ast.Attribute)
@@ -121,7 +121,8 @@ def test_the_client_and_its_command_line_work_without_what_only_the_extras_insta
         "import fanfold\n"
         "for kind in (fanfold.Client, fanfold.AsyncClient):\n"
         "    kind('https://example.org/api', 'ff_token')\n"
-        "from fanfold import calls, cli\n"
+        "from fanfold.client import calls\n"
+        "from fanfold.commands import command_line as cli\n"
         "print(calls.submit({'workflow': 'tiny'}, key='k').path, cli.main(['--version']))\n"
     )
     assert python(code).split() == ["fanfold", VERSION, "v1/runs", "0"]

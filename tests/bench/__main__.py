@@ -17,12 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from functions.adapters.aws import Client
-from functions.runtime.embedded import lines
-from functions.runtime.metrics import Metric
-from functions.runtime.spending import COSTS, spend
-from functions.runtime.tally import count, observe, taken
-from functions.runtime.telemetry import flush
+from fanfold.adapters.aws.calls import Client
+from fanfold.service.telemetry.aws_usage import COSTS, spend
+from fanfold.service.telemetry.emf import lines
+from fanfold.service.telemetry.metric_buffer import count, observe, taken
+from fanfold.service.telemetry.metrics import Metric
+from fanfold.service.telemetry.reporting import flush
 
 ROUNDS = 25
 TIMES = 200

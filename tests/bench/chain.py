@@ -15,11 +15,11 @@ import statistics
 import sys
 import time
 
-from functions.engine.ports import RunKey
-from functions.engine.run import Status
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.run import Status
 from tests.support.virtual import run
 from tests.support.world import World
-from tests.unit.test_sealing import chain
+from tests.unit.engine.record.test_sealing import chain
 
 LOOK_SECONDS = 60
 """Virtual seconds between looks at the record: looking is not what is measured."""

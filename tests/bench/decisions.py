@@ -2,7 +2,7 @@
 
 Plays what hostile documents ask for, decision by decision as a worker does (its payloads are loaded), and prints for
 each: how many decisions it took, the longest and the median in milliseconds of processor time, and by how much the
-process grew. The limits that hold them down are counts (`functions/engine/budget.py`); this shows what they come to.
+process grew. The limits that hold them down are counts (`fanfold/engine/language/budget.py`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sys
 import time
 from typing import Any
 
-from functions.engine.decide import decide
-from functions.engine.events import Claimed, Event, Noticed
-from functions.engine.values import Json
+from fanfold.engine.payload import Json
+from fanfold.engine.rules.decide import decide
+from fanfold.engine.rules.events import Claimed, Event, RecordReloaded
 from tests.support.game import Game, a_flow
 
 TEXT = "x" * 4_000_000
@@ -53,9 +53,9 @@ def played(flow: dict[str, Any], given: Json) -> tuple[list[float], bool]:
     run, more = game.run, True
     while more:
         begun = time.thread_time()
-        decision = decide(run, game.workflow, [event], game.now, terms=game.terms)
+        decision = decide(run, game.workflow, [event], game.now, limits=game.limits)
         seconds.append(time.thread_time() - begun)
-        run, event, more = decision.run, Noticed(), decision.more
+        run, event, more = decision.run, RecordReloaded(), decision.more
     return seconds, run.terminal
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.engine.run import SCHEMA
+from fanfold.engine.record.run import SCHEMA
 from tests.compat.recorder import SCENES, record
 from tests.compat.recording import DATA
 

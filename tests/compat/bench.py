@@ -12,20 +12,20 @@ from typing import Any
 
 import boto3
 
-from functions.adapters import messages
-from functions.engine.message import Message, QueueName, Received
-from functions.engine.ports import Absent, Execution, Registered, RunKey
-from functions.engine.run import Run
-from functions.engine.workflow import Workflow, check, version_of
-from functions.runtime.api.reading import whole
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.wiring import Aws, services
-from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.batch import work
-from functions.runtime.worker.mapbatch import MapBatches, Order
-from functions.runtime.worker.runner import Runner
-from functions.runtime.workflows import WorkflowCache
-from functions.tasks import registry
+from fanfold.adapters import message_codec
+from fanfold.engine.language.workflow import Workflow, check, version_of
+from fanfold.engine.ports import Execution, IfAbsent, Registered, RunKey
+from fanfold.engine.record.messages import Message, QueueName, Received
+from fanfold.engine.record.run import Run
+from fanfold.service.api.run_reader import whole
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.wiring import Aws, services
+from fanfold.service.worker.batch import work
+from fanfold.service.worker.map_batches import MapBatches, Order
+from fanfold.service.worker.message_handler import MessageHandler
+from fanfold.service.worker.task_runner import TaskRunner
+from fanfold.service.workflow_cache import WorkflowCache
+from fanfold.tasks import registry
 from tests.support.aws import create_stack
 
 TENANT = "acme"
@@ -172,15 +172,17 @@ class Bench:
         )
         return workflow
 
-    def runner(self) -> Runner:
+    def runner(self) -> MessageHandler:
         """A worker with nothing in its memory."""
         cache = WorkflowCache(self.services.catalog, self.settings.classes)
-        return Runner(self.services, cache, Attempts(self.settings, self.clock), worker="this code", alone=True)
+        return MessageHandler(
+            self.services, cache, TaskRunner(self.settings, self.clock), worker="this code", alone=True
+        )
 
     async def handle(self, queue: QueueName, message: Message) -> None:
         """A worker works on a message that need not be in any queue."""
         received = Received(
-            queue=queue, message_id="m", receipt="r", body=messages.encode(message), message=message, receives=1
+            queue=queue, message_id="m", receipt="r", body=message_codec.encode(message), message=message, receives=1
         )
         await self.runner().handle(received)
 
@@ -200,7 +202,7 @@ class Bench:
     async def batch(self, order: Mapping[str, Any]) -> None:
         """The fan-out function works on a batch of a map's items."""
         cache = WorkflowCache(self.services.catalog, self.settings.classes)
-        batches = MapBatches(self.services, cache, Attempts(self.settings, self.clock))
+        batches = MapBatches(self.services, cache, TaskRunner(self.settings, self.clock))
         await batches.work(Order.from_event(order), until=self.clock.now() + timedelta(seconds=300))
 
     async def row(self, run_id: str) -> Run | None:
@@ -215,7 +217,7 @@ class Bench:
 
     async def create(self, run: Run) -> None:
         """Put a run's first version."""
-        await self.services.runs.put(run, Absent(), now=self.clock.now())
+        await self.services.runs.put(run, IfAbsent(), now=self.clock.now())
 
 
 def orders_of(execution: Execution, objects: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -13,16 +13,16 @@ from typing import Any
 import boto3
 from moto import mock_aws
 
-from functions.adapters import messages
-from functions.engine.events import PauseAsked, RedriveAsked, Signalled
-from functions.engine.message import Envelope, Message, QueueName, first_version
-from functions.engine.run import Origin, Place, Run, Status
-from functions.engine.values import dump
-from functions.engine.workflow import Workflow
-from functions.runtime.api.control import Control
-from functions.runtime.api.forking import Forker
-from functions.runtime.version import VERSION
-from functions.runtime.workflows import WorkflowCache
+from fanfold.adapters import message_codec
+from fanfold.engine.language.workflow import Workflow
+from fanfold.engine.payload import dump
+from fanfold.engine.record.messages import Envelope, Message, QueueName, first_version
+from fanfold.engine.record.run import ForkOrigin, Run, Slot, Status
+from fanfold.engine.rules.events import PauseAsked, RedriveAsked, Signalled
+from fanfold.service.api.control import Control
+from fanfold.service.api.forking import Forker
+from fanfold.service.version import VERSION
+from fanfold.service.workflow_cache import WorkflowCache
 from tests.compat.bench import LANE, RESUMING, TENANT, Bench, Tapped, orders_of
 from tests.compat.recording import Expected, Recording, to_hex, write
 from tests.support.faults import Faulty
@@ -59,12 +59,12 @@ class Play:
         self._numbers = 0
 
     async def accept(
-        self, workflow: Workflow, given: Any = "it", *, row: bool = True, origin: Origin | None = None
+        self, workflow: Workflow, given: Any = "it", *, row: bool = True, origin: ForkOrigin | None = None
     ) -> Envelope:
         """Accept a run as the API does: place, message (which the caller keeps or loses), row."""
         self._numbers += 1
         services, now = self.bench.services, self.bench.clock.now()
-        await services.places.reserve("model", now=now)
+        await services.slots.reserve("model", now=now)
         envelope = Envelope(
             tenant=TENANT,
             run_id=f"r{self._numbers:025d}",
@@ -78,7 +78,7 @@ class Play:
             request_hash="ab" * 32,
             accepted_at=now,
             deadline=now + timedelta(seconds=workflow.timeout_seconds),
-            place=Place(shard=0, hour=int(now.timestamp()) // 3600),
+            slot=Slot(shard=0, hour=int(now.timestamp()) // 3600),
             origin=origin,
         )
         if row:
@@ -87,7 +87,7 @@ class Play:
 
     def keep(self, message: Message, queue: QueueName = LANE) -> None:
         """This message is under way."""
-        self.messages.append((queue, messages.encode(message)))
+        self.messages.append((queue, message_codec.encode(message)))
 
     def keep_last(self) -> None:
         """So is what was sent last."""
@@ -104,7 +104,7 @@ class Play:
     async def die_when(self, envelope: Envelope, reached: Callable[[Run], bool]) -> Run:
         """A worker takes the run, and is gone as soon as its record is so."""
         services = self.bench.services
-        ports = {name: Faulty(getattr(services, name)) for name in ("runs", "queue", "places", "blobs")}
+        ports = {name: Faulty(getattr(services, name)) for name in ("runs", "queue", "slots", "blobs")}
         self.bench.services = replace(services, **ports)
         task = asyncio.create_task(self.bench.handle(LANE, envelope))
         self.bench.services = services
@@ -222,6 +222,8 @@ async def sealed(play: Play) -> None:
     for n in range(1, 40):
         text = f"{n} after ${{steps.s{n - 1}.output}}"
         steps[f"s{n}"] = {"task": "core.echo", "needs": [f"s{n - 1}"], "input": text if n % 5 else str(n)}
+        # What fills the record, so that most of it is sealed away.
+        steps[f"filler{n}"] = {"task": "core.echo", "needs": [f"s{n - 1}"], "input": f"{n:03}" * 400}
     steps["pause"] = {"wait": {"for": "1m"}, "needs": ["s39"]}
     steps["last"] = {"task": "core.echo", "needs": ["pause"], "input": "last after ${steps.s39.output}"}
     document = {"name": "chain", "steps": steps, "output": "${steps.last.output}"}
@@ -340,7 +342,9 @@ async def forked(play: Play) -> None:
     cache = WorkflowCache(play.bench.services.catalog, play.bench.settings.classes)
     old = await cache.get(TENANT, "source", source.workflow_version)
     forker = Forker(play.bench.services, cache, None)  # type: ignore[arg-type]  # it submits nothing here
-    envelope = await play.accept(workflow, origin=await forker._origin(failed, "second", old, workflow))
+    fork = await forker._taken_over(failed, "second", old, workflow)
+    stored = await play.bench.services.blobs.put(f"{TENANT}/{failed.id}/checkpoints", dump(fork.kept))
+    envelope = await play.accept(workflow, origin=fork.stored(stored))
     play.keep(envelope)
     play.end(source, None, "failed")
     play.end(envelope, "taken over")

@@ -13,17 +13,17 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from functions.engine.errors import NewerSchema
-from functions.engine.events import ResumeAsked, Signalled
-from functions.engine.run import SCHEMA
-from functions.engine.values import BlobRef
-from functions.runtime.api.control import Control
-from functions.runtime.sweeper.settle import Settler
-from functions.runtime.sweeper.sweep import sweep
-from functions.runtime.terms import terms_of
-from functions.runtime.workflows import WorkflowCache
+from fanfold.engine.errors import NewerSchema
+from fanfold.engine.payload import BlobRef
+from fanfold.engine.record.run import SCHEMA
+from fanfold.engine.rules.events import ResumeAsked, Signalled
+from fanfold.service.api.control import Control
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.sweeper.expire_queued import QueueExpiry
+from fanfold.service.sweeper.sweep import sweep
+from fanfold.service.workflow_cache import WorkflowCache
 from tests.compat.bench import Bench
-from tests.compat.recorder import SCENES, journal_of
+from tests.compat.recorder import SCENES, journal_of, record
 from tests.compat.recording import DATA, Recording, from_hex, read
 from tests.support.builders import a_token
 
@@ -87,10 +87,10 @@ def test_every_state_is_recorded_in_the_schema_that_this_code_writes() -> None:
 
 async def sweep_once(bench: Bench) -> None:
     """A pass of the sweeper over the runs of the one tenant there is."""
-    services, terms = bench.services, terms_of(bench.settings)
+    services, limits = bench.services, engine_limits(bench.settings)
     await services.tokens.put(a_token())
-    settle = Settler(services, WorkflowCache(services.catalog, bench.settings.classes), terms)
-    await sweep(services, terms, now=bench.clock.now(), settle=settle)
+    settle = QueueExpiry(services, WorkflowCache(services.catalog, bench.settings.classes), limits)
+    await sweep(services, limits, now=bench.clock.now(), settle=settle)
 
 
 NEWER = {"z": {"N": str(SCHEMA + 1)}, "b": {"B": b"of a format to come"}}
@@ -123,3 +123,9 @@ async def test_a_message_of_newer_code_goes_back_and_stays_among_dead_letters(be
     await bench.work()
     assert bench.waiting(role) == 1
     assert bench.items() == []
+
+
+def test_every_state_can_be_recorded_again(tmp_path: Path) -> None:
+    """A recorder that has rotted is found now, not when the schema changes."""
+    record(tmp_path, list(SCENES), lambda line: None)
+    assert {path.stem for path in tmp_path.glob("*.json")} == set(SCENES)

@@ -13,53 +13,53 @@ from typing import Any, Protocol
 import httpx
 import pytest
 
-from functions.adapters.aws import Client
-from functions.adapters.catalog import DynamoCatalog
-from functions.adapters.dynamo import DynamoRunStore
-from functions.adapters.items import SK, from_item, to_item
-from functions.adapters.maprecords import DynamoMapRecords, MemoryMapRecords
-from functions.adapters.maprecords import to_item as batch_item
-from functions.adapters.marks import DynamoMarks, MemoryMarks
-from functions.adapters.memory import (
+from fanfold.adapters.aws.calls import Client
+from fanfold.adapters.aws.catalog import DynamoCatalog
+from fanfold.adapters.aws.map_records import DynamoMapRecords, MemoryMapRecords
+from fanfold.adapters.aws.map_records import to_item as batch_item
+from fanfold.adapters.aws.run_items import SK, from_item, to_item
+from fanfold.adapters.aws.run_store import DynamoRunStore
+from fanfold.adapters.aws.s3 import S3Blobs
+from fanfold.adapters.aws.seats import DynamoSeats, MemorySeats
+from fanfold.adapters.aws.secrets import DynamoSecrets, MemorySecrets
+from fanfold.adapters.aws.segments import to_segment_item
+from fanfold.adapters.aws.slots import DynamoSlots
+from fanfold.adapters.aws.sqs import SqsQueue
+from fanfold.adapters.aws.stepfunctions import StepFunctionsFanOut
+from fanfold.adapters.aws.sweeper_state import DynamoSweeperState, MemorySweeperState
+from fanfold.adapters.aws.tokens import DynamoTokens
+from fanfold.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
     MemoryFanOut,
-    MemoryPlaces,
     MemoryQueue,
     MemoryRunStore,
+    MemorySlots,
     MemoryTokens,
     RunCodec,
 )
-from functions.adapters.places import DynamoPlaces
-from functions.adapters.record import deflate
-from functions.adapters.s3 import S3Blobs
-from functions.adapters.seats import DynamoSeats, MemorySeats
-from functions.adapters.secrets import DynamoSecrets, MemorySecrets
-from functions.adapters.segments import to_segment_item
-from functions.adapters.sqs import SqsQueue
-from functions.adapters.stepfunctions import StepFunctionsFanOut
-from functions.adapters.tokens import DynamoTokens
-from functions.engine.fanout import MapRecord
-from functions.engine.message import QueueName
-from functions.engine.ports import (
-    Absent,
+from fanfold.adapters.run_codec import deflate
+from fanfold.engine.language.maps import MapRecord
+from fanfold.engine.ports import (
     Blobs,
     Catalog,
     FanOut,
+    IfAbsent,
     MapKey,
     MapRecords,
-    Marks,
-    Places,
+    QueueSlots,
     RunKey,
     RunStore,
     Seats,
     Secrets,
+    SweeperState,
     Tokens,
     WorkQueue,
 )
-from functions.engine.run import SCHEMA, Run
-from functions.engine.segments import Segment
-from functions.runtime.wiring import Aws
+from fanfold.engine.record.messages import QueueName
+from fanfold.engine.record.run import SCHEMA, Run
+from fanfold.engine.record.segments import Segment
+from fanfold.service.wiring import Aws
 from tests.support.aws import Stack
 from tests.support.builders import a_run
 from tests.support.clock import FakeClock, SeededIds
@@ -106,7 +106,7 @@ class Backend(Protocol):
 
     def queue(self) -> WorkQueue: ...
 
-    def places(self, limits: Mapping[str, int], *, shards: int = 1) -> Places: ...
+    def slots(self, limits: Mapping[str, int], *, shards: int = 1) -> QueueSlots: ...
 
     def blobs(self) -> Blobs: ...
 
@@ -114,7 +114,7 @@ class Backend(Protocol):
 
     def tokens(self) -> Tokens: ...
 
-    def marks(self) -> Marks: ...
+    def marks(self) -> SweeperState: ...
 
     def secrets(self) -> Secrets: ...
 
@@ -152,7 +152,7 @@ class MemoryBackend:
     def __init__(self, *, packed: bool) -> None:
         self._packed = packed
         self._clock = FakeClock()
-        self._places: MemoryPlaces | None = None
+        self._slots: MemorySlots | None = None
         self._runs: MemoryRunStore | None = None
 
     def runs(self, *, shards: int | None = None) -> RunStore:
@@ -163,10 +163,10 @@ class MemoryBackend:
     def queue(self) -> WorkQueue:
         return MemoryQueue(self._clock, max_receives=MAX_RECEIVES)
 
-    def places(self, limits: Mapping[str, int], *, shards: int = 1) -> Places:
-        made = self._places
-        self._places = MemoryPlaces(limits, shards) if made is None else made.reconfigured(limits, shards)
-        return self._places
+    def slots(self, limits: Mapping[str, int], *, shards: int = 1) -> QueueSlots:
+        made = self._slots
+        self._slots = MemorySlots(limits, shards) if made is None else made.reconfigured(limits, shards)
+        return self._slots
 
     def blobs(self) -> Blobs:
         return MemoryBlobs()
@@ -177,8 +177,8 @@ class MemoryBackend:
     def tokens(self) -> Tokens:
         return MemoryTokens()
 
-    def marks(self) -> Marks:
-        return MemoryMarks()
+    def marks(self) -> SweeperState:
+        return MemorySweeperState()
 
     def secrets(self) -> Secrets:
         return MemorySecrets()
@@ -205,7 +205,7 @@ class MemoryBackend:
     async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
         assert isinstance(store, MemoryRunStore)
         assert self._packed
-        await store.put(run, Absent(), now=run.created_at)
+        await store.put(run, IfAbsent(), now=run.created_at)
         store._rows[RunKey(tenant=run.tenant, run_id=run.id)] |= damage
 
     async def damage_segment(self, store: RunStore, key: RunKey, segment: Segment, damage: Mapping[str, Any]) -> None:
@@ -242,8 +242,8 @@ class AwsBackend:
         self._queue_time = True
         return SqsQueue(self._aws, self._stack.urls)
 
-    def places(self, limits: Mapping[str, int], *, shards: int = 1) -> Places:
-        return DynamoPlaces(self._aws, self._stack.table, limits, shards, clock=self._clock, ids=self._ids)
+    def slots(self, limits: Mapping[str, int], *, shards: int = 1) -> QueueSlots:
+        return DynamoSlots(self._aws, self._stack.table, limits, shards, clock=self._clock, ids=self._ids)
 
     def blobs(self) -> Blobs:
         return S3Blobs(self._aws, self._stack.bucket)
@@ -254,8 +254,8 @@ class AwsBackend:
     def tokens(self) -> Tokens:
         return DynamoTokens(self._aws, self._stack.table)
 
-    def marks(self) -> Marks:
-        return DynamoMarks(self._aws, self._stack.table)
+    def marks(self) -> SweeperState:
+        return DynamoSweeperState(self._aws, self._stack.table)
 
     def secrets(self) -> Secrets:
         return DynamoSecrets(self._aws, self._stack.table)

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from functions.runtime.wiring import Aws
+from fanfold.service.wiring import Aws
 from tests.contract.backends import MAX_RECEIVES, WITH_RECORDS, AwsBackend, Backend, MemoryBackend
 from tests.support.aws import create_stack
 from tests.support.localstack import SERVICES, WANTED

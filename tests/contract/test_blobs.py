@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from functions.engine.errors import PayloadLost
-from functions.engine.ports import Blobs
-from functions.engine.values import BlobRef, dump
+from fanfold.engine.errors import PayloadLost
+from fanfold.engine.payload import BlobRef, dump
+from fanfold.engine.ports import Blobs
 from tests.contract.backends import Backend
 
 KEY = "acme/r1/s1/in.json"

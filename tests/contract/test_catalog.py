@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from functions.engine.ports import Catalog
+from fanfold.engine.ports import Catalog
 from tests.contract.backends import Backend
 from tests.support.builders import a_workflow
 from tests.support.clock import START

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from functions.engine.ports import Clock, Ids
-from functions.runtime.clock import SystemClock, SystemIds
+from fanfold.engine.ports import Clock, Ids
+from fanfold.service.clock import SystemClock, SystemIds
 from tests.support.clock import FakeClock, SeededIds
 
 CLOCKS = [SystemClock, FakeClock]

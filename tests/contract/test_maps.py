@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from functions.engine.errors import LimitExceeded, NewerSchema
-from functions.engine.fanout import ItemError, ItemResult, MapRecord
-from functions.engine.ports import Execution, MapKey
-from functions.engine.values import BlobRef
+from fanfold.engine.errors import LimitExceeded, NewerSchema
+from fanfold.engine.language.maps import ItemError, ItemResult, MapRecord
+from fanfold.engine.payload import BlobRef
+from fanfold.engine.ports import Execution, MapKey
 from tests.contract.backends import NEWER, PARTS, Backend
 from tests.support.clock import START
 

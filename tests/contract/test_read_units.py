@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from functions.adapters.aws import Client
-from functions.adapters.dynamo import DynamoRunStore
-from functions.adapters.items import size, to_item
-from functions.engine.ports import Bucket, RunKey, RunStore
-from functions.engine.run import Status
-from functions.runtime.api.listing import Filters, page
-from functions.runtime.wiring import Aws
+from fanfold.adapters.aws.calls import Client
+from fanfold.adapters.aws.run_items import size, to_item
+from fanfold.adapters.aws.run_store import DynamoRunStore
+from fanfold.engine.ports import Bucket, RunKey, RunStore
+from fanfold.engine.record.run import Status
+from fanfold.service.api.listing import Filters, page
+from fanfold.service.wiring import Aws
 from tests.contract.conftest import ReusedClients
 from tests.support.aws import create_stack
 from tests.support.builders import an_id

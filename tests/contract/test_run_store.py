@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from functions.engine.errors import Conflict, LimitExceeded, NewerSchema, NotFound, Unreadable
-from functions.engine.journal import Entry, EventType
-from functions.engine.ports import Absent, Bucket, Condition, DueKey, FirstClaim, IndexKey, Replaces, RunKey, RunStore
-from functions.engine.run import Fault, Place, Reason, Run, Sealed, Status, StepState, StepStatus
-from functions.engine.segments import Segment
-from functions.engine.values import BlobRef
-from functions.runtime.api import listing
+from fanfold.engine.errors import Conflict, LimitExceeded, NewerSchema, NotFound, Unreadable
+from fanfold.engine.payload import BlobRef
+from fanfold.engine.ports import Bucket, Condition, DueKey, FirstClaim, IfAbsent, IfVersion, IndexKey, RunKey, RunStore
+from fanfold.engine.record.journal import Entry, EventType
+from fanfold.engine.record.run import Failure, Reason, Run, Sealed, Slot, Status, StepState, StepStatus
+from fanfold.engine.record.segments import Segment
+from fanfold.service.api import listing
 from tests.contract.backends import DAMAGES, PARTS, WITH_INDEX, WITH_RECORDS, Backend
 from tests.support.builders import a_full_run, a_run, a_submission, an_id, index_key_of, key_of
 
@@ -40,14 +40,14 @@ def gone(run: Run) -> Run:
     return ended(run, expires_at=NOW - timedelta(seconds=10))
 
 
-def replacing(run: Run) -> Replaces:
+def replacing(run: Run) -> IfVersion:
     """The condition a successor of this version puts."""
-    return Replaces(version=run.version, submission=run.submission)
+    return IfVersion(version=run.version, submission=run.submission)
 
 
 async def test_a_record_reads_back_as_it_was_written(store: RunStore) -> None:
-    run = a_full_run(place=None, queue_deadline=NOW)
-    await store.put(run, Absent(), now=NOW)
+    run = a_full_run(slot=None, queue_deadline=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     assert await store.get(key_of(run), now=NOW) == run
 
 
@@ -65,24 +65,24 @@ async def test_every_kind_of_value_survives(store: RunStore) -> None:
         },
         status=Status.FAILED,
         reason=Reason.STEP_FAILED,
-        error=Fault(type="ValueError", message="Ünicode"),
+        error=Failure(type="ValueError", message="Ünicode"),
         finished_at=NOW,
         due_at=None,
         expires_at=NOW + timedelta(days=30),
-        place=Place(shard=3, hour=492_000),
+        slot=Slot(shard=3, hour=492_000),
         journal=(
             Entry(seq=8, at=NOW, type=EventType.STEP_FAILED, step="only", attempt=2, data={"error": {"type": "x"}}),
         ),
         sealed=Sealed(newest="s1", last_seq=7, statuses="ss."),
     )
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     assert await store.get(key_of(run), now=NOW) == run
 
 
 async def test_the_order_of_steps_is_kept(store: RunStore) -> None:
     only = a_full_run().steps["only"]
     run = a_full_run(steps=dict.fromkeys(("zeta", "alpha", "mid"), only))
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     stored = await store.get(key_of(run), now=NOW)
     assert stored is not None
     assert list(stored.steps) == ["zeta", "alpha", "mid"]
@@ -94,17 +94,17 @@ async def test_an_absent_run_reads_as_none(store: RunStore) -> None:
 
 async def test_one_tenants_id_is_not_anothers(store: RunStore) -> None:
     mine, theirs = a_run(input="mine"), a_run(input="theirs", tenant="other")
-    await store.put(mine, Absent(), now=NOW)
+    await store.put(mine, IfAbsent(), now=NOW)
     assert await store.get(key_of(theirs), now=NOW) is None
-    await store.put(theirs, Absent(), now=NOW)
+    await store.put(theirs, IfAbsent(), now=NOW)
     assert await store.get(key_of(mine), now=NOW) == mine
 
 
 async def test_creating_a_run_that_is_there_conflicts_and_shows_it(store: RunStore) -> None:
     run = a_full_run()
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     with pytest.raises(Conflict) as conflict:
-        await store.put(a_run(submission=a_submission(2)), Absent(), now=NOW)
+        await store.put(a_run(submission=a_submission(2)), IfAbsent(), now=NOW)
     assert conflict.value.current == run
     assert await store.get(key_of(run), now=NOW) == run
 
@@ -117,7 +117,7 @@ async def test_a_first_claim_creates_the_row_when_it_is_absent(store: RunStore) 
 
 async def test_a_first_claim_replaces_version_one_of_its_own_submission(store: RunStore) -> None:
     run = a_run()
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     claimed = replace(run, version=2, status=Status.RUNNING)
     await store.put(claimed, FirstClaim(submission=run.submission), now=NOW)
     assert await store.get(key_of(run), now=NOW) == claimed
@@ -125,7 +125,7 @@ async def test_a_first_claim_replaces_version_one_of_its_own_submission(store: R
 
 async def test_a_first_claim_of_another_submission_conflicts(store: RunStore) -> None:
     run = a_run()
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     with pytest.raises(Conflict) as conflict:
         await store.put(a_run(version=2, submission=a_submission(2)), FirstClaim(submission=a_submission(2)), now=NOW)
     assert conflict.value.current == run
@@ -141,7 +141,7 @@ async def test_a_second_first_claim_conflicts(store: RunStore) -> None:
 
 async def test_of_many_claims_at_once_one_wins(store: RunStore) -> None:
     run = a_run()
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     claims = [replace(run, version=2, status=Status.RUNNING, owner=f"c{number:015d}") for number in range(8)]
     answers = await asyncio.gather(
         *(store.put(claim, FirstClaim(submission=run.submission), now=NOW) for claim in claims),
@@ -154,14 +154,14 @@ async def test_of_many_claims_at_once_one_wins(store: RunStore) -> None:
 
 async def test_of_many_creations_at_once_one_wins(store: RunStore) -> None:
     runs = [a_run(submission=a_submission(number)) for number in range(8)]
-    answers = await asyncio.gather(*(store.put(run, Absent(), now=NOW) for run in runs), return_exceptions=True)
+    answers = await asyncio.gather(*(store.put(run, IfAbsent(), now=NOW) for run in runs), return_exceptions=True)
     winner = await store.get(key_of(runs[0]), now=NOW)
     assert [run for run, answer in zip(runs, answers, strict=True) if isinstance(answer, int)] == [winner]
 
 
 async def test_a_version_is_replaced_once(store: RunStore) -> None:
     run = a_run()
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     second = replace(run, version=2, write_id="w-first")
     await store.put(second, replacing(run), now=NOW)
     with pytest.raises(Conflict) as conflict:
@@ -171,8 +171,8 @@ async def test_a_version_is_replaced_once(store: RunStore) -> None:
 
 async def test_the_same_version_of_another_submission_is_not_replaced(store: RunStore) -> None:
     run = a_run()
-    await store.put(run, Absent(), now=NOW)
-    other = Replaces(version=1, submission=a_submission(2))
+    await store.put(run, IfAbsent(), now=NOW)
+    other = IfVersion(version=1, submission=a_submission(2))
     with pytest.raises(Conflict):
         await store.put(replace(run, version=2), other, now=NOW)
 
@@ -180,28 +180,28 @@ async def test_the_same_version_of_another_submission_is_not_replaced(store: Run
 async def test_replacing_an_absent_run_conflicts_with_nothing(store: RunStore) -> None:
     run = a_run(version=2)
     with pytest.raises(Conflict) as conflict:
-        await store.put(run, Replaces(version=1, submission=run.submission), now=NOW)
+        await store.put(run, IfVersion(version=1, submission=run.submission), now=NOW)
     assert conflict.value.current is None
 
 
 async def test_an_expired_row_reads_as_absent(store: RunStore) -> None:
     run = a_run()
-    await store.put(gone(run), Absent(), now=NOW)
+    await store.put(gone(run), IfAbsent(), now=NOW)
     assert await store.get(key_of(run), now=NOW) is None
     assert await store.get_many([key_of(run)], now=NOW) == {}
 
 
 async def test_a_row_is_there_until_it_expires(store: RunStore) -> None:
     run = ended(a_run(), expires_at=NOW + timedelta(seconds=10))
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     assert await store.get(key_of(run), now=NOW) == run
     with pytest.raises(Conflict):
-        await store.put(a_run(), Absent(), now=NOW)
+        await store.put(a_run(), IfAbsent(), now=NOW)
 
 
-@pytest.mark.parametrize("condition", [Absent(), FirstClaim(submission=a_submission(2))])
+@pytest.mark.parametrize("condition", [IfAbsent(), FirstClaim(submission=a_submission(2))])
 async def test_an_expired_row_is_created_over(store: RunStore, condition: Condition) -> None:
-    await store.put(gone(a_run()), Absent(), now=NOW)
+    await store.put(gone(a_run()), IfAbsent(), now=NOW)
     fresh = a_run(submission=a_submission(2))
     await store.put(fresh, condition, now=NOW)
     assert await store.get(key_of(fresh), now=NOW) == fresh
@@ -209,7 +209,7 @@ async def test_an_expired_row_is_created_over(store: RunStore, condition: Condit
 
 async def test_an_expired_row_is_not_replaced(store: RunStore) -> None:
     old = gone(a_run())
-    await store.put(old, Absent(), now=NOW)
+    await store.put(old, IfAbsent(), now=NOW)
     with pytest.raises(Conflict) as conflict:
         await store.put(replace(old, version=old.version + 1), replacing(old), now=NOW)
     assert conflict.value.current is None
@@ -218,7 +218,7 @@ async def test_an_expired_row_is_not_replaced(store: RunStore) -> None:
 async def test_a_hundred_keys_are_read_at_once_and_missing_ones_left_out(store: RunStore) -> None:
     runs = [a_run(number) for number in range(0, 100, 2)]
     for run in runs:
-        await store.put(run, Absent(), now=NOW)
+        await store.put(run, IfAbsent(), now=NOW)
     keys = [RunKey(tenant="acme", run_id=an_id(number)) for number in range(100)]
     assert await store.get_many(keys, now=NOW) == {key_of(run): run for run in runs}
 
@@ -227,7 +227,7 @@ async def test_a_hundred_keys_are_read_at_once_and_missing_ones_left_out(store: 
 async def test_a_record_of_newer_code_hides_no_other(backend: Backend, store: RunStore) -> None:
     before, newer, after = a_run(1), a_run(2), a_run(3)
     for run in (before, after):
-        await store.put(run, Absent(), now=NOW)
+        await store.put(run, IfAbsent(), now=NOW)
     await backend.put_damaged(store, newer)
     found = dict(await store.get_many([key_of(run) for run in (before, newer, after)], now=NOW))
     assert isinstance(found.pop(key_of(newer)), NewerSchema)
@@ -245,7 +245,7 @@ async def test_a_damaged_record_costs_only_itself_until_an_operator_removes_it(
     backend: Backend, store: RunStore, damage: Mapping[str, Any]
 ) -> None:
     good, bad = a_run(1), a_run(2)
-    await store.put(good, Absent(), now=NOW)
+    await store.put(good, IfAbsent(), now=NOW)
     await backend.put_damaged(store, bad, damage)
     found = dict(await store.get_many([key_of(good), key_of(bad)], now=NOW))
     assert isinstance(found.pop(key_of(bad)), Unreadable)
@@ -253,13 +253,13 @@ async def test_a_damaged_record_costs_only_itself_until_an_operator_removes_it(
     with pytest.raises(Unreadable):
         await store.get(key_of(bad), now=NOW)
     with pytest.raises(Unreadable):
-        await store.put(bad, Absent(), now=NOW)
+        await store.put(bad, IfAbsent(), now=NOW)
     assert not await store.remove_unreadable(key_of(good)), "it can be read: it is cancelled instead"
     assert await store.remove_unreadable(key_of(bad))
     assert not await store.remove_unreadable(key_of(bad))
     assert await store.get(key_of(bad), now=NOW) is None
     assert [key.run_id for key in await store.page("acme", Bucket.ACTIVE, limit=9)] == [good.id]
-    await store.put(bad, Absent(), now=NOW)
+    await store.put(bad, IfAbsent(), now=NOW)
 
 
 SORTS = [
@@ -279,7 +279,7 @@ SORTS = [
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize("backend", WITH_INDEX, indirect=True)
-async def test_a_damaged_sort_key_costs_only_its_own_place_in_the_list(
+async def test_a_damaged_sort_key_costs_only_its_own_slot_in_the_list(
     backend: Backend, store: RunStore, sort: str, ascending: bool
 ) -> None:
     runs = [a_run(number, created_at=NOW + timedelta(seconds=number)) for number in range(5)]
@@ -287,7 +287,7 @@ async def test_a_damaged_sort_key_costs_only_its_own_place_in_the_list(
         await (
             backend.put_damaged(store, run, {"ls": {"S": sort}})
             if run is runs[2]
-            else store.put(run, Absent(), now=NOW)
+            else store.put(run, IfAbsent(), now=NOW)
         )
     expected = [run.id for run in (runs if ascending else reversed(runs)) if run is not runs[2]]
     for limit in (1, 2, 3, 9):
@@ -301,7 +301,7 @@ async def test_a_damaged_sort_key_costs_only_its_own_place_in_the_list(
         assert [run_id for run_id in found if run_id != runs[2].id] == expected
     assert await listed_ids(store, limit=1) == await listed_ids(store, limit=9)
     healed = replace(runs[2], version=2)
-    await store.put(healed, Replaces(version=1, submission=healed.submission), now=NOW)
+    await store.put(healed, IfVersion(version=1, submission=healed.submission), now=NOW)
     assert [key.run_id for key in await store.page("acme", Bucket.ACTIVE, limit=9)] == [
         run.id for run in reversed(runs)
     ]
@@ -324,7 +324,7 @@ async def listed_ids(store: RunStore, *, limit: int) -> list[str]:
 async def test_a_row_that_is_damaged_all_over_is_listed_as_unreadable_and_can_be_removed(
     backend: Backend, store: RunStore, sort: str
 ) -> None:
-    await store.put(a_run(1), Absent(), now=NOW)
+    await store.put(a_run(1), IfAbsent(), now=NOW)
     await backend.put_damaged(store, a_run(2), {"ls": {"S": sort}, "b": {"B": b"garbage"}})
     shown = await listing.page(store, "acme", listing.Filters(), limit=9, cursor=None, now=NOW)
     assert {type(run) for run, _ in shown.runs} == {Run, IndexKey}
@@ -338,7 +338,7 @@ async def test_a_due_time_that_is_none_keeps_nobody_from_being_found(
     backend: Backend, store: RunStore, number: str
 ) -> None:
     waiting = [a_run(n, status=Status.WAITING, due_at=NOW) for n in range(2)]
-    await store.put(waiting[0], Absent(), now=NOW)
+    await store.put(waiting[0], IfAbsent(), now=NOW)
     await backend.put_damaged(store, waiting[1], {"ds": {"N": number}})
     found = [key.run_id for key in await store.due("model", NOW, limit=9)]
     assert waiting[0].id in found
@@ -352,14 +352,14 @@ async def test_reading_no_keys_finds_nothing(store: RunStore) -> None:
 async def test_many_big_records_are_read_at_once(store: RunStore) -> None:
     runs = [a_run(number, input=random.Random(number).randbytes(100_000).hex()) for number in range(20)]
     for run in runs:
-        await store.put(run, Absent(), now=NOW)
+        await store.put(run, IfAbsent(), now=NOW)
     assert await store.get_many([key_of(run) for run in runs], now=NOW) == {key_of(run): run for run in runs}
 
 
 async def test_a_record_too_big_for_an_item_is_refused(store: RunStore) -> None:
     run = a_run(input=random.Random(1).randbytes(500_000).hex())
     with pytest.raises(LimitExceeded):
-        await store.put(run, Absent(), now=NOW)
+        await store.put(run, IfAbsent(), now=NOW)
     assert await store.get(key_of(run), now=NOW) is None
 
 
@@ -368,7 +368,7 @@ async def listed(store: RunStore, count: int, **given: object) -> list[IndexKey]
     rows = []
     for number in range(count):
         run = a_run(number, created_at=NOW + timedelta(seconds=number // 2), **given)
-        await store.put(run, Absent(), now=NOW)
+        await store.put(run, IfAbsent(), now=NOW)
         rows.append(index_key_of(run))
     return rows
 
@@ -394,7 +394,7 @@ async def test_pages_join_without_gap_or_double(store: RunStore, ascending: bool
 async def test_a_listing_goes_on_stably_while_newer_runs_arrive(store: RunStore) -> None:
     rows = await listed(store, 4)
     first = await store.page("acme", Bucket.ACTIVE, limit=2)
-    await store.put(a_run(99, created_at=NOW + timedelta(hours=1)), Absent(), now=NOW)
+    await store.put(a_run(99, created_at=NOW + timedelta(hours=1)), IfAbsent(), now=NOW)
     rest = await store.page("acme", Bucket.ACTIVE, limit=10, before=first[-1])
     assert [*first, *rest] == rows[::-1]
 
@@ -417,7 +417,7 @@ async def test_a_listing_shows_one_tenant(store: RunStore) -> None:
 
 async def test_what_is_no_tenants_name_has_no_runs(store: RunStore) -> None:
     with pytest.raises(ValueError, match="no tenant's name"):
-        await store.put(a_run(tenant="acme#x"), Absent(), now=NOW)
+        await store.put(a_run(tenant="acme#x"), IfAbsent(), now=NOW)
     with pytest.raises(ValueError, match="no tenant's name"):
         await store.page("acme#active", Bucket.ACTIVE, limit=10)
 
@@ -425,7 +425,7 @@ async def test_what_is_no_tenants_name_has_no_runs(store: RunStore) -> None:
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED])
 async def test_a_live_run_is_in_the_active_bucket_whatever_it_does(store: RunStore, status: Status) -> None:
     run = a_run()
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     await store.put(replace(run, version=2, status=status), replacing(run), now=NOW)
     assert list(await store.page("acme", Bucket.ACTIVE, limit=10)) == [index_key_of(run)]
 
@@ -440,7 +440,7 @@ async def test_a_live_run_is_in_the_active_bucket_whatever_it_does(store: RunSto
 )
 async def test_an_ended_run_moves_to_the_bucket_of_its_end(store: RunStore, status: Status, bucket: str) -> None:
     run = a_run()
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     await store.put(ended(run, status), replacing(run), now=NOW)
     found = {name: list(await store.page("acme", name, limit=10)) for name in Bucket.ALL}
     assert found == {name: [index_key_of(run)] if name == bucket else [] for name in Bucket.ALL}
@@ -448,7 +448,7 @@ async def test_an_ended_run_moves_to_the_bucket_of_its_end(store: RunStore, stat
 
 async def test_a_redriven_run_is_active_again(store: RunStore) -> None:
     run = ended(a_run(), Status.FAILED, expires_at=NOW + timedelta(days=30))
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     again = replace(run, status=Status.WAITING, version=run.version + 1, expires_at=None, due_at=NOW)
     await store.put(again, replacing(run), now=NOW)
     assert list(await store.page("acme", Bucket.ACTIVE, limit=10)) == [index_key_of(run)]
@@ -459,7 +459,7 @@ async def test_waiting_runs_are_found_when_due_earliest_first(store: RunStore) -
     delays = {1: 50, 2: 10, 3: 100, 4: 30, 5: 101}
     for number, seconds in delays.items():
         run = a_full_run(number, due_at=NOW + timedelta(seconds=seconds), tenant=f"tenant-{number}")
-        await store.put(run, Absent(), now=NOW)
+        await store.put(run, IfAbsent(), now=NOW)
     found = await store.due("model", NOW + timedelta(seconds=100), limit=10)
     assert [key.tenant for key in found] == ["tenant-2", "tenant-4", "tenant-1", "tenant-3"]
     assert list(await store.due("model", NOW + timedelta(seconds=100), limit=2)) == list(found)[:2]
@@ -471,10 +471,10 @@ async def test_runs_are_listed_and_due_though_they_were_written_by_another_numbe
 ) -> None:
     old = backend.runs(shards=before)
     for number in range(12):
-        await old.put(a_full_run(number, due_at=NOW, status=Status.WAITING), Absent(), now=NOW)
+        await old.put(a_full_run(number, due_at=NOW, status=Status.WAITING), IfAbsent(), now=NOW)
     assert len(await old.due("model", NOW, limit=20)) == 12  # the sweeper asks each minute
     new = backend.runs(shards=after)
-    await new.put(a_full_run(12, due_at=NOW, status=Status.WAITING), Absent(), now=NOW)
+    await new.put(a_full_run(12, due_at=NOW, status=Status.WAITING), IfAbsent(), now=NOW)
     for store in (new, backend.runs(shards=before), backend.runs(shards=after)):
         assert len(await store.page("acme", Bucket.ACTIVE, limit=20)) == 13
         assert len(await store.due("model", NOW, limit=20)) == 13
@@ -482,21 +482,21 @@ async def test_runs_are_listed_and_due_though_they_were_written_by_another_numbe
 
 async def test_only_waiting_runs_are_due(store: RunStore) -> None:
     for number, status in enumerate((Status.QUEUED, Status.RUNNING, Status.PAUSED, Status.SUCCEEDED)):
-        await store.put(a_full_run(number, status=status, due_at=NOW), Absent(), now=NOW)
-    await store.put(a_full_run(9, status=Status.WAITING, due_at=None), Absent(), now=NOW)
+        await store.put(a_full_run(number, status=status, due_at=NOW), IfAbsent(), now=NOW)
+    await store.put(a_full_run(9, status=Status.WAITING, due_at=None), IfAbsent(), now=NOW)
     assert await store.due("model", NOW + timedelta(days=1), limit=10) == []
 
 
 async def test_a_run_that_is_claimed_is_no_longer_due(store: RunStore) -> None:
     run = a_full_run(due_at=NOW)
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     await store.put(replace(run, version=5, status=Status.RUNNING), replacing(run), now=NOW)
     assert await store.due("model", NOW + timedelta(days=1), limit=10) == []
 
 
 async def test_a_later_due_time_replaces_the_earlier_one(store: RunStore) -> None:
     run = a_full_run(due_at=NOW)
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     await store.put(replace(run, version=5, due_at=NOW + timedelta(hours=1)), replacing(run), now=NOW)
     assert await store.due("model", NOW, limit=10) == []
     assert list(await store.due("model", NOW + timedelta(hours=1), limit=10)) == [
@@ -506,8 +506,8 @@ async def test_a_later_due_time_replaces_the_earlier_one(store: RunStore) -> Non
 
 async def test_a_class_with_many_due_runs_hides_no_other(store: RunStore) -> None:
     for number in range(1, 4):
-        await store.put(a_full_run(number, due_at=NOW), Absent(), now=NOW)
-    await store.put(a_full_run(9, due_at=NOW + timedelta(seconds=1), class_name="harness"), Absent(), now=NOW)
+        await store.put(a_full_run(number, due_at=NOW), IfAbsent(), now=NOW)
+    await store.put(a_full_run(9, due_at=NOW + timedelta(seconds=1), class_name="harness"), IfAbsent(), now=NOW)
     found = await store.due("harness", NOW + timedelta(minutes=1), limit=2)
     assert [key.run_id for key in found] == [an_id(9)]
 
@@ -568,7 +568,7 @@ async def test_a_damaged_segment_costs_only_its_own_run_until_an_operator_remove
         for number in (1, 2)
     )
     for run in (good, bad):
-        await store.put(run, Absent(), now=NOW)
+        await store.put(run, IfAbsent(), now=NOW)
         for segment in segments:
             await store.put_segment(key_of(run), segment, now=NOW)
     await backend.damage_segment(store, key_of(bad), segments[1], damage)
@@ -591,7 +591,7 @@ async def test_a_damaged_segment_that_no_head_names_costs_nothing(
 ) -> None:
     first, orphan = a_segment("0000000001#b#00", None, 1), a_segment("0000000001#a#00", None, 1)
     run = a_full_run(sealed=Sealed(newest=first.name, last_seq=2, statuses="s.."))
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     for segment in (first, orphan):
         await store.put_segment(key_of(run), segment, now=NOW)
     await backend.damage_segment(store, key_of(run), orphan, damage)
@@ -603,7 +603,7 @@ async def test_a_damaged_segment_that_no_head_names_costs_nothing(
 @pytest.mark.parametrize("backend", WITH_RECORDS, indirect=True)
 async def test_a_record_whose_segment_is_gone_can_be_removed(backend: Backend, store: RunStore) -> None:
     run = a_full_run(sealed=Sealed(newest=f"{a_submission()}#0000000001#a#00", last_seq=2))
-    await store.put(run, Absent(), now=NOW)
+    await store.put(run, IfAbsent(), now=NOW)
     assert await store.remove_unreadable(key_of(run))
 
 
@@ -665,6 +665,6 @@ async def test_a_page_of_entries_that_are_missing_is_said_to_be_missing(store: R
 
 async def test_a_put_tells_the_size_of_the_record(store: RunStore) -> None:
     small, big = a_run(1), a_run(2, input={"text": random.Random(0).randbytes(4_000).hex()})
-    sizes = [await store.put(run, Absent(), now=NOW) for run in (small, big)]
+    sizes = [await store.put(run, IfAbsent(), now=NOW) for run in (small, big)]
     # A store in memory that keeps records as they are has no items to measure.
     assert sizes == [0, 0] or (200 < sizes[0] < 1_024 < sizes[1] < 9_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from functions.engine.ports import Seat, Seats
+from fanfold.engine.ports import Seat, Seats
 from tests.contract.backends import Backend
 from tests.support.clock import START
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from functions.engine.errors import Conflict, NotFound
-from functions.engine.ports import Tokens
+from fanfold.engine.errors import Conflict, NotFound
+from fanfold.engine.ports import Tokens
 from tests.contract.backends import Backend
 from tests.support.builders import a_token
 from tests.support.clock import START

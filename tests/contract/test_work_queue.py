@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from functions.adapters.messages import encode
-from functions.engine.errors import LimitExceeded
-from functions.engine.message import Envelope, QueueName, Received
-from functions.engine.ports import Outgoing, QueueDepth, WorkQueue
-from functions.engine.run import SCHEMA, Place
-from functions.engine.values import BlobRef
+from fanfold.adapters.message_codec import encode
+from fanfold.engine.errors import LimitExceeded
+from fanfold.engine.payload import BlobRef
+from fanfold.engine.ports import Outgoing, QueueDepth, WorkQueue
+from fanfold.engine.record.messages import Envelope, QueueName, Received
+from fanfold.engine.record.run import SCHEMA, Slot
 from tests.contract.backends import MAX_RECEIVES, Backend
 from tests.support.builders import DEAD, LANE, RESUMING, a_wake, an_envelope
 
@@ -53,10 +53,10 @@ async def test_a_message_arrives_as_it_was_sent(queue: WorkQueue) -> None:
             tags={"team": "blau – \u2603"},
             input={"text": "\u0000\U0001f600", "float": 0.1, "big": 2**70, "none": None},
             queue_deadline=datetime(2026, 3, 1, 13, 0, 0, 1000, tzinfo=UTC),
-            place=None,
+            slot=None,
             outages=3,
         ),
-        an_envelope(input=BlobRef(key="acme/r/in.json", bytes=9, sha256="ab" * 32), place=Place(shard=7, hour=492_000)),
+        an_envelope(input=BlobRef(key="acme/r/in.json", bytes=9, sha256="ab" * 32), slot=Slot(shard=7, hour=492_000)),
         a_wake(outages=2),
     ],
     ids=["inline", "by reference", "wake"],

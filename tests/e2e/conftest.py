@@ -9,8 +9,8 @@ from contextlib import closing
 import boto3
 import pytest
 
-from fanfold import deploy
-from fanfold.cdk import Options
+from fanfold.local import deploy
+from fanfold.local.cdk_app import Options
 from tests.integration.conftest import free_port
 from tests.support.load import POISONED, WORKFLOWS
 from tests.support.site import Site
@@ -24,10 +24,10 @@ MOST_TIMES = 4
 SETTINGS = {
     "clock_skew_seconds": 0.5,
     "suspend_after_seconds": 0.5,
-    # Place repair in seconds instead of hours (R6).
-    "place_hour_seconds": 2,
-    "place_return_seconds": 2,
-    "place_void_seconds": 15,
+    # Slot repair in seconds instead of hours (R6).
+    "slot_hour_seconds": 2,
+    "slot_return_seconds": 2,
+    "slot_void_seconds": 15,
     "repair_after_seconds": 20,
     "repair_again_seconds": 4,
 }

@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-from functions.engine.journal import EventType
-from functions.engine.message import RESUME
-from functions.engine.run import Status
+from fanfold.engine.record.journal import EventType
+from fanfold.engine.record.messages import RESUME
+from fanfold.engine.record.run import Status
 from tests.support.evidence import gather
 from tests.support.load import PATIENCE_SECONDS, QUICK, RUNS, judged, mixed, processes
 from tests.support.site import LANE, Site, until, worker_pid

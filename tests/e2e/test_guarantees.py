@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fanfold.cli import main
-from functions.tasks import registry
+from fanfold.commands.command_line import main
+from fanfold.tasks import registry
 
 ROOT = Path(__file__).parents[2]
 DOC = (ROOT / "docs" / "guarantees.md").read_text()
@@ -59,7 +59,7 @@ def test_the_fixed_ones_end_right_everywhere_in_pairs_too(shop: Path, capsys: py
 
 @pytest.mark.parametrize(("code", "status"), [(BAD, 1), (FIXED, 0)])
 def test_the_printed_test_finds_the_bug_and_passes_without_it(shop: Path, code: str, status: int) -> None:
-    (shop / "conftest.py").write_text(f'pytest_plugins = ["fanfold.fixtures"]\n{code}')
+    (shop / "conftest.py").write_text(f'pytest_plugins = ["fanfold.testing.pytest_plugin"]\n{code}')
     (shop / "test_order.py").write_text(AS_A_TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
     ended = subprocess.run(command, cwd=shop, capture_output=True, text=True, timeout=120, check=False)
@@ -68,7 +68,7 @@ def test_the_printed_test_finds_the_bug_and_passes_without_it(shop: Path, code: 
 
 
 def test_what_the_document_says_of_a_conftest_is_what_the_printed_test_has() -> None:
-    assert '`pytest_plugins = ["fanfold.fixtures"]`' in DOC
+    assert '`pytest_plugins = ["fanfold.testing.pytest_plugin"]`' in DOC
 
 
 def test_every_test_and_command_it_names_exists() -> None:

@@ -16,8 +16,8 @@ from enum import Enum
 
 import pytest
 
-from functions.engine.journal import EventType
-from functions.engine.run import Reason, Run, Status
+from fanfold.engine.record.journal import EventType
+from fanfold.engine.record.run import Reason, Run, Status
 from tests.support.evidence import Execution, gather
 from tests.support.load import (
     CHAIN,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.bedrock import models_of
+from fanfold.cdk.bedrock import models_of
 from tests.infra.conftest import Synthesised
 
 PROFILE = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-4-20250514-v1:0"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import bundling
+from fanfold.cdk import bundling
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.M)
@@ -64,11 +64,11 @@ def test_an_interpreter_of_another_version_compiles_nothing(tmp_path: Path, monk
 
 def test_byte_code_ships_for_every_module_and_is_taken_without_a_look_at_its_source(tmp_path: Path) -> None:
     assert bundling._Functions(compiler_path=sys.executable).try_bundle(str(tmp_path))
-    sources = list((tmp_path / "functions").rglob("*.py"))
+    sources = list(tmp_path.rglob("*.py"))
     for source in sources:
         byte_code = Path(importlib.util.cache_from_source(str(source)))
         assert int.from_bytes(byte_code.read_bytes()[4:8], "little") == 1  # PEP 552: by hash, which nobody checks
     # The zip gives files other dates, and the source another time; what is compiled holds all the same.
-    (tmp_path / "functions" / "runtime" / "version.py").write_text("raise AssertionError('the source was read')")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import functions.runtime.version"
+    (tmp_path / "fanfold" / "service" / "version.py").write_text("raise AssertionError('the source was read')")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import fanfold.service.version"
     subprocess.run([sys.executable, "-I", "-S", "-c", code, str(tmp_path)], check=True)

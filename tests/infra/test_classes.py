@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from functions.runtime.settings import ClassSettings, Settings
-from infra.classes import FILE, LOCAL_CONCURRENCY, MAPPING_CONCURRENCY, ClassConfig, classes_of
+from fanfold.cdk.classes import FILE, LOCAL_CONCURRENCY, MAPPING_CONCURRENCY, ClassConfig, classes_of
+from fanfold.cdk.environment_size import REGION, TOKEN, check, counted
+from fanfold.cdk.environment_size import environment as longest
+from fanfold.service.settings import ClassSettings, Settings
 from infra.config import Config
-from infra.environment import REGION, TOKEN, check, counted
-from infra.environment import environment as longest
 from tests.infra.conftest import Synthesised
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from functions.runtime.settings import Settings
-from infra.classes import ClassConfig
+from fanfold.cdk.classes import ClassConfig
+from fanfold.service.settings import Settings
 from infra.config import Config
 
 
@@ -62,12 +62,12 @@ def test_settings_are_overridden_by_context() -> None:
         ({"settings": '{"chaos": "no"}'}, "settings: chaos is true or false, not 'no'"),
         ({"settings": '{"log_level": 5}'}, "settings: log_level is a text, not 5"),
         ({"settings": '{"index_shards": 0}'}, "index_shards must be at least 1"),
-        ({"settings": '{"place_shards": -1}'}, "place_shards must be at least 1"),
+        ({"settings": '{"slot_shards": -1}'}, "slot_shards must be at least 1"),
         ({"settings": '{"max_queue_depth": -3}'}, "max_queue_depth"),
         ({"settings": '{"max_life_days": 366}'}, "max_life_days must be from 1 to 365"),
-        ({"settings": '{"place_hour_seconds": 60}'}, "place_hour_seconds"),
-        ({"settings": '{"place_return_seconds": 30}'}, "place_return_seconds"),
-        ({"settings": '{"place_void_seconds": 60}'}, "place_void_seconds"),
+        ({"settings": '{"slot_hour_seconds": 60}'}, "slot_hour_seconds"),
+        ({"settings": '{"slot_return_seconds": 30}'}, "slot_return_seconds"),
+        ({"settings": '{"slot_void_seconds": 60}'}, "slot_void_seconds"),
         ({"settings": '{"repair_after_seconds": 20000}'}, "repair_after_seconds"),
         ({"settings": '{"repair_again_seconds": 300}'}, "repair_again_seconds"),
         ({"settings": '{"lease_seconds": 8}'}, "lease_seconds"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fanfold.cli import main
+from fanfold.commands.command_line import main
 from tests.infra.test_bundling import PIN, locked
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def test_it_is_the_worker_run_by_nobody_in_particular_and_told_to_drain(capsys: 
     (entry,) = lines("ENTRYPOINT")
     *_, user = lines("USER")
 
-    assert json.loads(entry) == ["python", "-m", "fanfold.cli", "worker"]
+    assert json.loads(entry) == ["python", "-m", "fanfold.commands.command_line", "worker"]
     assert int(user) > 0
     assert lines("STOPSIGNAL") == ["SIGTERM"]
     assert main([*json.loads(entry)[3:], "--help"]) == 0

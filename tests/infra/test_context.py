@@ -14,8 +14,8 @@ from typing import Any
 import aws_cdk
 import pytest
 
+from fanfold.cdk.bundling import ROOT
 from infra import context
-from infra.bundling import ROOT
 from infra.config import Config
 from tests.infra.conftest import CONTEXT
 

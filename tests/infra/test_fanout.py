@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from functions.adapters.messages import decode
-from functions.adapters.stepfunctions import execution_input
-from functions.engine.fanout import Batch
-from functions.engine.message import Wake
-from functions.engine.ports import Execution
-from functions.runtime.settings import Settings
-from functions.runtime.worker.mapbatch import BatchEnd, Order
-from infra.classes import ClassConfig
+from fanfold.adapters.aws.stepfunctions import execution_input
+from fanfold.adapters.message_codec import decode
+from fanfold.cdk.classes import ClassConfig
+from fanfold.engine.language.maps import Batch
+from fanfold.engine.ports import Execution
+from fanfold.engine.record.messages import Wake
+from fanfold.service.settings import Settings
+from fanfold.service.worker.map_batches import BatchEnd, Order
 from tests.infra.conftest import ONE_CLASS, Synthesised
 
 EXECUTION = Execution(

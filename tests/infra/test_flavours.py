@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from functions.runtime.api.problems import INTERNAL, PROBLEM_JSON
-from functions.runtime.api.routes import CALLS, Call
-from infra import http_api, rest_api
+from fanfold.cdk import http_api, rest_api
+from fanfold.service.api.problems import INTERNAL, PROBLEM_JSON
+from fanfold.service.api.routes import CALLS, Call
 from tests.infra.conftest import ONE_CLASS, Synthesised, mentioned
 
 WATCHED = ("GET /v1/runs/{id}", "GET /v1/runs/{id}/events")

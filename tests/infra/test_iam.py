@@ -15,17 +15,17 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from functions import authorizer, deadletter, sweeper
-from functions.adapters.dynamo import DynamoRunStore
-from functions.adapters.messages import encode
-from functions.engine.errors import NotFound
-from functions.engine.message import DEAD, RESUME, Wake
-from functions.engine.ports import RunKey
-from functions.runtime.credentials import SCOPES, mint
-from functions.runtime.settings import Settings
-from functions.runtime.wiring import Aws, Services, services
-from functions.runtime.worker.invocation import Invocations
-from functions.runtime.worker.mapbatch import BatchInvocations
+from fanfold.adapters.aws.run_store import DynamoRunStore
+from fanfold.adapters.message_codec import encode
+from fanfold.engine.errors import NotFound
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.messages import DEAD, RESUME, Wake
+from fanfold.service.bearer_tokens import SCOPES, mint
+from fanfold.service.functions import authorizer, deadletter, sweeper
+from fanfold.service.settings import Settings
+from fanfold.service.wiring import Aws, Services, services
+from fanfold.service.worker.invocation import Invocations
+from fanfold.service.worker.map_batches import BatchInvocations
 from tests.infra.conftest import Synthesised
 from tests.support.http import Http
 from tests.support.iam import (
@@ -43,7 +43,7 @@ from tests.support.iam import (
 Json = dict[str, Any]
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f0e0d0c-1111-2222-3333-444455556666"
 WATCHED = re.compile(r"/v1/runs/[^/?]+(/events)?(\?|$)|/v1/stream/")
-"""What API Gateway hands to the watch function: `infra.door` has the routes."""
+"""What API Gateway hands to the watch function: `fanfold.cdk.api_gateway` has the routes."""
 BIG = "big enough for S3 " * 1_000
 
 
@@ -392,7 +392,7 @@ class Story:
         """The queued run was accepted long ago, and its time is up."""
         from datetime import timedelta
 
-        from functions.engine.ports import Replaces
+        from fanfold.engine.ports import IfVersion
 
         aws = Aws(self.it.admin, threads=1)
         store = DynamoRunStore(aws, self.settings.table)
@@ -408,7 +408,7 @@ class Story:
                 version=run.version + 1,
                 write_id="aged",
             )
-            await store.put(older, Replaces(version=run.version, submission=run.submission), now=now)
+            await store.put(older, IfVersion(version=run.version, submission=run.submission), now=now)
 
         asyncio.run(write())
         aws.close()

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from infra import bundling
-from infra.bundling import LOCK, ROOT
-from infra.imports import NotImportable, check_imports
+from fanfold.cdk import bundling
+from fanfold.cdk.bundling import LOCK, ROOT
+from fanfold.cdk.imports import NotImportable, check_imports
+from fanfold.cdk.shipped import copy_shipped
 
 Project = Callable[..., Path]
 
-HEAD = "from functions.tasks.registry import task\n"
+HEAD = "from fanfold.tasks.registry import task\n"
 TASK = '\n\n@task("own.{name}")\ndef own(given):\n    return given\n'
 
 HINDRANCES = {
     "outside": ("import httpx\n" + HEAD + TASK, "httpx"),  # it is here, and not in the layer
     "testing": ("from pytest import raises\n" + HEAD + TASK, "pytest"),
-    "client": ("import fanfold\n" + HEAD + TASK, "fanfold"),
+    "client": ("import fanfold.client.sync_client\n" + HEAD + TASK, "fanfold.client"),
     "absent": ("import no_such_package_anywhere\n" + HEAD + TASK, "no_such_package_anywhere"),
     "late": (HEAD + TASK + "    import rich.table\n", "rich"),  # fails only when it is called
     "wrong": (HEAD + "def broken(:\n", "SyntaxError"),
@@ -36,7 +36,7 @@ NO_HINDRANCES = {
     "shipped": "import botocore, pydantic, jmespath\nimport boto3\n",
     "optional": "try:\n    import httpx\nexcept ImportError:\n    httpx = None\n",
     "typing": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import httpx\n",
-    "near": "from functions.engine.errors import Fail\nfrom . import core\n",
+    "near": "from fanfold.engine.errors import Fail\nfrom . import text\n",
 }
 
 
@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Project:
     """A project with modules of tasks more, by name."""
 
     def make(**modules: str) -> Path:
-        shutil.copytree(ROOT / "functions", tmp_path / "functions", ignore=shutil.ignore_patterns("__pycache__"))
+        copy_shipped(ROOT, tmp_path)
         for name, text in modules.items():
             (tmp_path / "functions" / "tasks" / f"{name}.py").write_text(text.replace("{name}", name))
         return tmp_path

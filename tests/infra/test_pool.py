@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from functions.runtime.settings import Settings
-from functions.runtime.worker.process import POLL_SECONDS
+from fanfold.cdk.fargate import fargate_of
+from fanfold.cdk.fargate_service import LEAVE_SECONDS, MAX_STOP_SECONDS
+from fanfold.service.settings import Settings
+from fanfold.service.worker.process import POLL_SECONDS
 from infra.config import Config
-from infra.fargate import fargate_of
-from infra.pool import LEAVE_SECONDS, MAX_STOP_SECONDS
 from tests.infra.conftest import Synthesised
 
 Json = dict[str, Any]
@@ -88,7 +88,7 @@ def test_it_may_do_what_a_worker_function_may(pooled: Synthesised) -> None:
 
 
 def test_it_drains_before_it_is_killed(pooled: Synthesised) -> None:
-    # What the drain does is in tests/unit/test_process_worker.py and tests/integration/test_local_stack.py.
+    # What the drain does is tested in test_process_worker.py and test_local_stack.py.
     assert container(pooled)["StopTimeout"] == Settings().drain_seconds + LEAVE_SECONDS <= MAX_STOP_SECONDS
     assert LEAVE_SECONDS > 5 + POLL_SECONDS + 1
 

@@ -35,7 +35,7 @@ def test_overwritten_and_removed_payloads_are_kept_as_long_as_the_table_can_be_t
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
-def test_a_restored_table_takes_the_place_of_the_stacks_own(synth: Callable[..., Synthesised]) -> None:
+def test_a_restored_table_takes_the_slot_of_the_stacks_own(synth: Callable[..., Synthesised]) -> None:
     plain = synth({"stage": "prod", "classes": '{"model": {}}'})
     stack = synth({"stage": "prod", "classes": '{"model": {}}', "table": RESTORED})
     assert names(stack, *STATEFUL) == names(plain, *STATEFUL), "the own one stays"

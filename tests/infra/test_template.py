@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from functions.adapters import items
-from functions.engine.terms import MAX_LIFE
-from functions.runtime.addresses import VARIABLES
-from functions.runtime.settings import Settings
-from infra.fanout import DELIVER_LOGS
+from fanfold.adapters.aws import run_items
+from fanfold.cdk.fanout import DELIVER_LOGS
+from fanfold.engine.rules.engine_limits import MAX_LIFE
+from fanfold.service.addresses import VARIABLES
+from fanfold.service.settings import Settings
 from tests.infra.conftest import ONE_CLASS, Synthesised, mentioned
 
 DAY = 24 * 60 * 60
@@ -161,13 +161,13 @@ def test_the_table_is_what_the_items_need(prod: Synthesised) -> None:
         for index in table["GlobalSecondaryIndexes"]
     }
 
-    assert [key["AttributeName"] for key in table["KeySchema"]] == [items.PK, items.SK]
+    assert [key["AttributeName"] for key in table["KeySchema"]] == [run_items.PK, run_items.SK]
     assert indexes == {
-        items.LIST_INDEX: ([items.LIST_PK, items.LIST_SK], {"ProjectionType": "KEYS_ONLY"}),
-        items.DUE_INDEX: ([items.DUE_PK, items.DUE_SK], {"ProjectionType": "KEYS_ONLY"}),
+        run_items.LIST_INDEX: ([run_items.LIST_PK, run_items.LIST_SK], {"ProjectionType": "KEYS_ONLY"}),
+        run_items.DUE_INDEX: ([run_items.DUE_PK, run_items.DUE_SK], {"ProjectionType": "KEYS_ONLY"}),
     }
     assert types == {"pk": "S", "sk": "S", "lp": "S", "ls": "S", "dp": "S", "ds": "N"}
-    assert table["TimeToLiveSpecification"] == {"AttributeName": items.TTL, "Enabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": run_items.TTL, "Enabled": True}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from functions.engine.run import Reason
-from functions.runtime.metrics import NAMESPACE, Dimensions, FunctionName, Metric, Refusal
-from infra.bundling import ROOT
-from infra.dashboard import QUESTIONS
+from fanfold.cdk.bundling import ROOT
+from fanfold.cdk.dashboard.page import QUESTIONS
+from fanfold.engine.record.run import Reason
+from fanfold.service.telemetry.metrics import NAMESPACE, Dimensions, FunctionName, Metric, Refusal
 from tests.infra.conftest import Json, Synthesised
 
 DOCUMENTED = {

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fanfold import Client, deploy
-from fanfold.cdk import Options
-from fanfold.local import LocalStack
+from fanfold import Client
+from fanfold.local import deploy
+from fanfold.local.cdk_app import Options
+from fanfold.local.local_stack import LocalStack
 from tests.support import elsewhere
 from tests.support.elsewhere import API, ENDPOINT
 from tests.support.emulator import free_port

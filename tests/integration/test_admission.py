@@ -24,12 +24,12 @@ import boto3
 import httpx
 import pytest
 
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.sweeper.settle import Settler
-from functions.runtime.sweeper.sweep import sweep
-from functions.runtime.terms import terms_of
-from functions.runtime.wiring import Aws, Services, services
-from functions.runtime.workflows import WorkflowCache
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.sweeper.expire_queued import QueueExpiry
+from fanfold.service.sweeper.sweep import sweep
+from fanfold.service.wiring import Aws, Services, services
+from fanfold.service.workflow_cache import WorkflowCache
 from tests.support.aws import create_stack, delete_stack
 from tests.support.builders import a_token
 from tests.support.gateway import Gateway
@@ -90,9 +90,9 @@ class Deployment:
         assert "LastEvaluatedKey" not in found
         return Counter(item["s"]["S"] for item in found["Items"])
 
-    async def places(self, on: Services) -> tuple[int, int]:
+    async def slots(self, on: Services) -> tuple[int, int]:
         """Places taken, in all and by the sum of the hours."""
-        return (await on.places.load("model")).depth, sum((await on.places.held("model")).values())
+        return (await on.slots.load("model")).depth, sum((await on.slots.held("model")).values())
 
 
 @pytest.fixture
@@ -142,10 +142,10 @@ async def test_sixty_four_threads_in_four_processes_get_exactly_the_bound(deploy
     assert all(told_when_to_come_back(answer) for answer in answers if answer["statusCode"] == 429)
     with deployment.services() as on:
         assert deployment.rows() == {"q": BOUND}
-        assert await deployment.places(on) == (BOUND, BOUND)
+        assert await deployment.slots(on) == (BOUND, BOUND)
         await drained(deployment, on)
         assert deployment.rows() == {"s": BOUND}
-        assert await deployment.places(on) == (0, 0)
+        assert await deployment.slots(on) == (0, 0)
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
@@ -200,10 +200,10 @@ async def test_sixteen_clients_over_http_get_exactly_the_bound(deployment: Deplo
         assert Counter(status for status, _ in answers) == {202: BOUND, 429: 160 - BOUND}
         assert all(int(after or 0) >= 1 for status, after in answers if status == 429)
         assert deployment.rows() == {"q": BOUND}
-        assert await deployment.places(on) == (BOUND, BOUND)
+        assert await deployment.slots(on) == (BOUND, BOUND)
 
 
-async def test_one_key_and_one_body_from_everywhere_is_one_run_with_one_place(deployment: Deployment) -> None:
+async def test_one_key_and_one_body_from_everywhere_is_one_run_with_one_slot(deployment: Deployment) -> None:
     bodies = [{"key": "once", **BODY}]
     answers = await asyncio.to_thread(deployment.stampede, processes=2, threads=16, each=2, bodies=bodies)
     statuses = Counter(answer["statusCode"] for answer in answers)
@@ -211,7 +211,7 @@ async def test_one_key_and_one_body_from_everywhere_is_one_run_with_one_place(de
     assert len({json.loads(answer["body"])["id"] for answer in answers}) == 1
     with deployment.services() as on:
         assert deployment.rows() == {"q": 1}
-        assert await deployment.places(on) == (1, 1)
+        assert await deployment.slots(on) == (1, 1)
 
 
 async def test_one_key_with_two_bodies_is_one_run_and_a_conflict_for_the_other_body(deployment: Deployment) -> None:
@@ -221,10 +221,10 @@ async def test_one_key_with_two_bodies_is_one_run_and_a_conflict_for_the_other_b
     assert statuses == {202: 1, 200: 31, 409: 32}
     with deployment.services() as on:
         assert deployment.rows() == {"q": 1}
-        assert await deployment.places(on) == (1, 1)
+        assert await deployment.slots(on) == (1, 1)
         await drained(deployment, on)
         assert deployment.rows() == {"s": 1}
-        assert await deployment.places(on) == (0, 0)
+        assert await deployment.slots(on) == (0, 0)
 
 
 async def test_while_api_processes_and_workers_are_killed_the_bound_holds_and_leaks_heal(
@@ -237,9 +237,9 @@ async def test_while_api_processes_and_workers_are_killed_the_bound_holds_and_le
         classes={"model": only},
         lease_seconds=3,
         clock_skew_seconds=0.5,
-        place_hour_seconds=2,
-        place_return_seconds=2,
-        place_void_seconds=4,
+        slot_hour_seconds=2,
+        slot_return_seconds=2,
+        slot_void_seconds=4,
         repair_after_seconds=8,
         repair_again_seconds=3.5,
     )
@@ -255,23 +255,23 @@ async def test_while_api_processes_and_workers_are_killed_the_bound_holds_and_le
     assert 0 < most <= bound
     worker = deployment.process("work")
     with deployment.services() as on:
-        terms = terms_of(on.settings)
-        settle = Settler(on, WorkflowCache(on.catalog, on.settings.classes), terms)
+        limits = engine_limits(on.settings)
+        settle = QueueExpiry(on, WorkflowCache(on.catalog, on.settings.classes), limits)
         until = time.monotonic() + 22
         healed = 0
         try:
             while time.monotonic() < until:
-                healed += (await sweep(on, terms, now=on.clock.now(), settle=settle)).healed
+                healed += (await sweep(on, limits, now=on.clock.now(), settle=settle)).healed
                 rows = deployment.rows()
                 assert rows["q"] <= bound
-                if not set(rows) - {"s"} and await deployment.places(on) == (0, 0):
+                if not set(rows) - {"s"} and await deployment.slots(on) == (0, 0):
                     break
                 await asyncio.sleep(0.5)
         finally:
             worker.kill()
             worker.wait()
         assert not set(deployment.rows()) - {"s"}
-        assert await deployment.places(on) == (0, 0), f"{healed} places were healed"
+        assert await deployment.slots(on) == (0, 0), f"{healed} places were healed"
 
 
 def under_fire(deployment: Deployment, crowd: list[Any], chance: random.Random, submit: tuple[str, ...]) -> int:
@@ -283,9 +283,9 @@ def under_fire(deployment: Deployment, crowd: list[Any], chance: random.Random, 
     while time.monotonic() < until:
         most = max(most, deployment.rows()["q"])
         if time.monotonic() > strike:
-            place = chance.randrange(len(crowd))
-            crowd[place].kill()
-            crowd[place].wait()
-            crowd[place] = deployment.process(*submit) if place < 2 else deployment.process("work")
+            slot = chance.randrange(len(crowd))
+            crowd[slot].kill()
+            crowd[slot].wait()
+            crowd[slot] = deployment.process(*submit) if slot < 2 else deployment.process("work")
             strike = time.monotonic() + 1.5
     return most

@@ -17,8 +17,8 @@ from typing import Any
 import boto3
 import pytest
 
-from fanfold import bridge
-from fanfold.bridge import Bridge
+from fanfold.local import emf_forwarder
+from fanfold.local.emf_forwarder import Bridge
 
 pytestmark = pytest.mark.emulator
 
@@ -103,7 +103,7 @@ def test_a_line_that_comes_late_and_two_that_are_the_same_are_all_counted(logs: 
 
 
 def test_more_lines_than_one_answer_holds_are_all_read(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridge, "PAGE", 3)
+    monkeypatch.setattr(emf_forwarder, "PAGE", 3)
     for number in range(4):
         logs.write(*[metrics_line(logs.namespace, 1)] * 2, stream=f"s{number}", seconds_ago=number)
     logs.bridge().feed([logs.group])
@@ -114,7 +114,7 @@ def test_a_worker_process_is_heard_to_its_last_whole_line(logs: Logs, tmp_path: 
     line = metrics_line(logs.namespace, 1)
     script = """
 import os, pathlib, signal, subprocess, sys
-from fanfold import tee
+from fanfold.local import metrics_tee as tee
 _, state, line = sys.argv
 tee.begin(pathlib.Path(state))
 tee.begin(pathlib.Path(state))  # as after an exec

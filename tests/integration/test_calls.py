@@ -13,13 +13,13 @@ from typing import Any
 import boto3
 import pytest
 
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.wiring import Aws, services
-from functions.runtime.worker.isolation import Isolation
-from functions.runtime.worker.process import Worker
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.wiring import Aws, services
+from fanfold.service.worker.isolation import Isolation
+from fanfold.service.worker.process import Worker
+from loadtest.aws_meter import Meter
+from loadtest.cost_model_stores import metered
 from loadtest.invoking import Bucket, Functions
-from loadtest.metered import metered
-from loadtest.metering import Meter
 from loadtest.shapes import FOUR, REVIEW, TINY, WIDE, Shape
 from tests.support.aws import Stack, create_stack, delete_stack
 from tests.support.http import Http
@@ -122,7 +122,7 @@ async def test_naming_the_version_spares_the_submit_its_only_read(service: Servi
     assert service.api.calls == Counter(UpdateItem=1, SendMessage=1, PutItem=1)
 
 
-async def test_a_repeated_key_costs_one_read_and_no_place(service: Service) -> None:
+async def test_a_repeated_key_costs_one_read_and_no_slot(service: Service) -> None:
     headers = {"Idempotency-Key": "once"}
     body = json.dumps({"workflow": "diamond"})
     first = await service.http("POST", "/v1/runs", body, headers=headers)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fanfold.local import LocalStack
+from fanfold.local.local_stack import LocalStack
 
 pytestmark = pytest.mark.emulator
 

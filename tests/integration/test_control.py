@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fanfold import Client, Invalid, StateConflict
-from fanfold.local import LocalStack
-from fanfold.results import Run
+from fanfold.client.results import Run
+from fanfold.local.local_stack import LocalStack
 from tests.integration.test_local_stack import fanfold
 
 pytestmark = pytest.mark.emulator

@@ -20,16 +20,16 @@ from typing import Any
 import boto3
 import pytest
 
+from fanfold.adapters.message_codec import encode
 from fanfold.dashboard import data, deployed
 from fanfold.dashboard.deployed import Deployment
 from fanfold.dashboard.evaluate import Given, evaluate
 from fanfold.dashboard.formula import parse
 from fanfold.dashboard.page import Metric as Asked
-from fanfold.local import LocalStack
-from functions.adapters.messages import encode
-from functions.engine.message import DEAD, Wake
-from functions.runtime.metrics import NAMESPACE, Metric
-from functions.runtime.settings import Settings
+from fanfold.engine.record.messages import DEAD, Wake
+from fanfold.local.local_stack import LocalStack
+from fanfold.service.settings import Settings
+from fanfold.service.telemetry.metrics import NAMESPACE, Metric
 from tests.infra.conftest import Synthesised, synthesise
 from tests.integration.test_local_stack import fanfold
 from tests.support import telling
@@ -171,7 +171,7 @@ def _told(stack: LocalStack, session: boto3.Session) -> None:
         for class_name in settings.classes:
             telling.of_holders(settings, class_name)
         telling.of_a_broken_module()
-        telling.of_schedules((Metric.OUTAGES, Metric.PLACES_LEAKED, Metric.PLACES_HEALED, Metric.REPAIRED))
+        telling.of_schedules((Metric.OUTAGES, Metric.SLOTS_LEAKED, Metric.SLOTS_REPAIRED, Metric.REPAIRED))
     logs = session.client("logs", endpoint_url=stack.endpoint)
     where = {"logGroupName": stack.log_groups["sweeper"], "logStreamName": f"in-memory-{uuid.uuid4().hex}"}
     logs.create_log_stream(**where)
@@ -271,17 +271,17 @@ def test_every_alarm_on_a_single_metric_follows_its_threshold(load: Load) -> Non
     assert len(deployed_ones["MetricAlarms"]) == len(load.deployment.alarm_names)
     for alarm in deployed_ones["MetricAlarms"]:
         assert alarm["AlarmActions"], alarm["AlarmName"]
-        place = {"Namespace": f"Test-{uuid.uuid4().hex[:8]}", "AlarmName": f"twin-of-{alarm['AlarmName']}"}
-        cloudwatch.put_metric_alarm(**place, **{name: alarm[name] for name in kept})
+        slot = {"Namespace": f"Test-{uuid.uuid4().hex[:8]}", "AlarmName": f"twin-of-{alarm['AlarmName']}"}
+        cloudwatch.put_metric_alarm(**slot, **{name: alarm[name] for name in kept})
         states = []
         # A period's values are taken together: from below a ceiling over it, from below a floor up to it.
         over = breaches(alarm, alarm["Threshold"] + 1)
         for value in (alarm["Threshold"], alarm["Threshold"] + 1) if over else (0.0, alarm["Threshold"]):
             put = [{"MetricName": alarm["MetricName"], "Value": float(value)}]
-            cloudwatch.put_metric_data(Namespace=place["Namespace"], MetricData=put)
-            twin = cloudwatch.describe_alarms(AlarmNames=[place["AlarmName"]])["MetricAlarms"][0]
+            cloudwatch.put_metric_data(Namespace=slot["Namespace"], MetricData=put)
+            twin = cloudwatch.describe_alarms(AlarmNames=[slot["AlarmName"]])["MetricAlarms"][0]
             states.append(twin["StateValue"])
-        cloudwatch.delete_alarms(AlarmNames=[place["AlarmName"]])
+        cloudwatch.delete_alarms(AlarmNames=[slot["AlarmName"]])
         assert states == (["OK", "ALARM"] if over else ["ALARM", "OK"]), alarm["AlarmName"]
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fanfold import cdk, toolchain
-from fanfold.cdk import Options
-from fanfold.local import CHECKOUT, LocalStack
+from fanfold.local import cdk_app, toolchain
+from fanfold.local.cdk_app import Options
+from fanfold.local.local_stack import CHECKOUT, LocalStack
 from tests.support.elsewhere import API
 
 pytestmark = pytest.mark.emulator
@@ -25,9 +25,9 @@ def test_after_a_deployment_there_is_nothing_to_deploy(stack: LocalStack) -> Non
             "--no-notices",
             "diff",
             "--fail",
-            *cdk.app_arguments(options, endpoint=stack.endpoint, state=state),
+            *cdk_app.app_arguments(options, endpoint=stack.endpoint, state=state),
         ],
-        env=cdk.cdk_environment(os.environ, stack.endpoint),
+        env=cdk_app.cdk_environment(os.environ, stack.endpoint),
         cwd=CHECKOUT,
         capture_output=True,
         text=True,

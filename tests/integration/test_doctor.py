@@ -15,13 +15,13 @@ import boto3
 import pytest
 
 from fanfold import Client
-from fanfold.cli import main
+from fanfold.commands.command_line import main
 from fanfold.doctor import code
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.examination import CHECKS, examine
 from fanfold.doctor.finding import Finding
-from fanfold.local import LocalStack
-from functions.engine.message import DEAD, RESUME
+from fanfold.engine.record.messages import DEAD, RESUME
+from fanfold.local.local_stack import LocalStack
 from tests.integration.test_local_stack import no_functions
 
 pytestmark = pytest.mark.emulator
@@ -101,7 +101,7 @@ def patient(stack: LocalStack, session: boto3.Session) -> Iterator[Patient]:
 def before(patient: Patient) -> list[tuple[str, Finding]]:
     """What other tests have left behind on the shared stack; of how it is deployed there is nothing."""
     found = patient.found()
-    leftovers = {"letters", "places", "runs", "tasks", "throttles", "tokens", "workers"}
+    leftovers = {"letters", "slots", "runs", "tasks", "throttles", "tokens", "workers"}
     assert [finding for name, finding in found if name not in leftovers] == []
     return found
 
@@ -400,7 +400,7 @@ def test_whoever_is_gone_is_named_and_the_others_are_looked_at(patient: Patient,
     """Half a stack: the table was deleted by hand."""
     found = patient.found(settings=lambda known: replace(known, table="no-such-table"))
     gone = {name for name, finding in found if "is not there" in finding.what}
-    assert gone == {"table", "tokens", "places", "workers", "runs", "clock"}
+    assert gone == {"table", "tokens", "slots", "workers", "runs", "clock"}
     # The functions, which were not deployed with that table, do have other settings than these.
     assert {name for name, _ in found} - gone <= {"code", *(name for name, _ in before)}
 

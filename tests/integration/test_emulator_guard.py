@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import boto3
 import pytest
 
-from fanfold import emulator
+from fanfold.local import emulator
 from tests.integration.conftest import free_port
 
 pytestmark = [pytest.mark.emulator, pytest.mark.usefixtures("own_emulator")]

@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from fanfold import Client, deploy
-from fanfold.cdk import Options
-from fanfold.local import LocalStack
-from functions.runtime.settings import Settings
+from fanfold import Client
+from fanfold.local import deploy
+from fanfold.local.cdk_app import Options
+from fanfold.local.local_stack import LocalStack
+from fanfold.service.settings import Settings
 from tests.integration.conftest import free_port
 from tests.support import elsewhere
 from tests.support.elsewhere import API, ENDPOINT

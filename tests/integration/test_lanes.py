@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fanfold import Client, Invalid, Unauthorized
-from fanfold.local import LocalStack
+from fanfold.local.local_stack import LocalStack
 from tests.integration.test_local_stack import fanfold, no_functions, worker_process
 
 pytestmark = pytest.mark.emulator

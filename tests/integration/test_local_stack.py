@@ -15,9 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized, bridge, deploy, emulator
-from fanfold.cdk import Options
-from fanfold.local import LocalError, LocalStack
+from fanfold import Client, Invalid, NotFound, StateConflict, Unauthorized
+from fanfold.local import deploy, emf_forwarder, emulator
+from fanfold.local.cdk_app import Options
+from fanfold.local.local_stack import LocalError, LocalStack
 from tests.integration.conftest import free_port
 from tests.support import elsewhere
 from tests.support.elsewhere import ENDPOINT
@@ -29,7 +30,7 @@ def fanfold(stack: LocalStack, *arguments: str, seconds: float = 60) -> subproce
     """The command as a user runs it, in the stack's project folder."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
     return subprocess.run(
-        [sys.executable, "-m", "fanfold.cli", *arguments],
+        [sys.executable, "-m", "fanfold.commands.command_line", *arguments],
         cwd=Path(stack.ledger).parent,
         env=environ,
         capture_output=True,
@@ -167,7 +168,7 @@ def worker_process(stack: LocalStack, *arguments: str) -> Iterator[subprocess.Po
     """`fanfold worker` in the stack's project folder; killed at the end if it is still there."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
     with subprocess.Popen(
-        [sys.executable, "-m", "fanfold.cli", "worker", *arguments],
+        [sys.executable, "-m", "fanfold.commands.command_line", "worker", *arguments],
         cwd=Path(stack.ledger).parent,
         env=environ,
         stdout=subprocess.PIPE,
@@ -221,7 +222,7 @@ def test_the_file_tells_what_others_need(stack: LocalStack) -> None:
     assert told["env"]["FANFOLD_TABLE"] == told["table"]
     assert (told["pid"] is None) == bool(ENDPOINT)
     assert emulator.answers(told["endpoint"])
-    assert bridge.is_ours(told["bridge_pid"], Path(stack.ledger).parent)
+    assert emf_forwarder.is_ours(told["bridge_pid"], Path(stack.ledger).parent)
 
 
 @pytest.mark.usefixtures("own_emulator")

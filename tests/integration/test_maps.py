@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fanfold import Client
-from fanfold.local import LocalStack
+from fanfold.local.local_stack import LocalStack
 from tests.support import elsewhere
 
 pytestmark = pytest.mark.emulator

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from fanfold import Client
-from fanfold.local import LocalStack
-from fanfold.turns import AT_ONCE
+from fanfold.local.local_stack import LocalStack
+from fanfold.local.turns import AT_ONCE
 from tests.integration.test_local_stack import no_functions
 
 pytestmark = [pytest.mark.emulator, pytest.mark.usefixtures("own_emulator")]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from fanfold import Client
-from fanfold.local import LocalStack
+from fanfold.local.local_stack import LocalStack
 from tests.integration.test_local_stack import fanfold
 from tests.support.eventsource import EventSource, Message
 

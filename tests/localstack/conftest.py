@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from functions.runtime.wiring import Aws
+from fanfold.service.wiring import Aws
 
 
 @pytest.fixture(scope="session")

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from functions.adapters.aws import Client
-from functions.adapters.sqs import SqsQueue
-from functions.adapters.stepfunctions import StepFunctionsFanOut, execution_input
-from functions.engine.fanout import ANSWERS, Batch
-from functions.engine.message import RESUME, QueueName, Wake
-from functions.engine.ports import Execution
-from functions.runtime.wiring import Aws
-from functions.runtime.worker.mapbatch import Order
+from fanfold.adapters.aws.calls import Client
+from fanfold.adapters.aws.sqs import SqsQueue
+from fanfold.adapters.aws.stepfunctions import StepFunctionsFanOut, execution_input
+from fanfold.engine.language.maps import ANSWERS, Batch
+from fanfold.engine.ports import Execution
+from fanfold.engine.record.messages import RESUME, QueueName, Wake
+from fanfold.service.wiring import Aws
+from fanfold.service.worker.map_batches import Order
 from tests.infra.conftest import ONE_CLASS, Synthesised, synthesise
 from tests.support.localstack import WANTED
 

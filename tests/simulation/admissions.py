@@ -1,4 +1,4 @@
-"""What must hold of queue places and of envelopes, checked at every write, send, reservation and return."""
+"""What must hold of queue slots and of envelopes, checked at every write, send, reservation and return."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from functions.engine.message import Envelope
-from functions.engine.ports import RunKey
-from functions.engine.run import Run, Status
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.messages import Envelope
+from fanfold.engine.record.run import Run, Status
 from tests.support.clock import START
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Admissions:
-    """The audit's part about what is accepted. `reserved` counts places taken, `submits` what clients asked for."""
+    """The audit's part about what is accepted. `reserved` counts slots taken, `submits` what clients asked for."""
 
     def __init__(self, audit: Audit) -> None:
         self.accepted: dict[RunKey, Envelope] = {}
@@ -45,14 +45,14 @@ class Admissions:
         queued = sum(waits(run) for run in self._audit.latest.values())
         bound = self._audit.simulation.deployment.bound
         self._audit.hold(not bound or queued <= bound, "queued rows are within the bound", f"{queued} > {bound}")
-        void = now_at(self._audit.simulation.loop.time() - self._audit.simulation.settings.place_void_seconds)
+        void = now_at(self._audit.simulation.loop.time() - self._audit.simulation.settings.slot_void_seconds)
         coming = sum(
             RunKey(tenant=e.tenant, run_id=e.run_id) not in self._audit.latest
-            and e.place is not None
+            and e.slot is not None
             and e.accepted_at > void
             for e in self.outstanding.values()
         )
-        taken = self._audit.simulation.places.taken
+        taken = self._audit.simulation.slots.taken
         self._audit.hold(taken >= queued + coming, "places cover what is queued", f"{taken} < {queued} + {coming}")
 
     def given_back(self) -> None:

@@ -40,7 +40,7 @@ All the time (`liveness`):
 
 At the end, when faults have stopped and the sweeper goes on:
 - every accepted run is terminal in bounded time, every id that was returned can be read
-- leaked places are healed, where the windows of their repair are short enough to see it
+- leaked slots are healed, where the windows of their repair are short enough to see it
 - each key has one run; a step's state follows from those it needs, and from the journal
 - a step that is begun at most once was executed at most once after an interruption: never
 """
@@ -54,12 +54,12 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from functions.engine.journal import EventType
-from functions.engine.ports import RunKey
-from functions.engine.run import MOVES, Run, Sealed, Status, StepStatus
-from functions.engine.values import BlobRef, parse
-from functions.engine.waits import moment_of
-from functions.runtime.terms import terms_of
+from fanfold.engine.language.waits import moment_of
+from fanfold.engine.payload import BlobRef, parse
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.journal import EventType
+from fanfold.engine.record.run import MOVES, Run, Sealed, Status, StepStatus
+from fanfold.service.engine_limits import engine_limits
 from tests.simulation.admissions import Admissions
 from tests.simulation.liveness import AFTERMATH, STARTS_WITHIN, Liveness, healthy
 from tests.simulation.maps import Maps, by_look
@@ -70,8 +70,8 @@ from tests.support.clock import START
 from tests.support.due import wrong_due
 
 if TYPE_CHECKING:
-    from functions.engine.expressions import Template
-    from functions.tasks.context import Context
+    from fanfold.engine.language.templates import Template
+    from fanfold.tasks.context import Context
     from tests.simulation.nodes import Node
     from tests.simulation.simulation import Simulation
 
@@ -130,7 +130,9 @@ class Audit:
             self.lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
         self.admissions.written(old, run)
         whole = replace(run, sealed=Sealed())  # what is sealed was put back into the record before it came here
-        wrong = wrong_due(whole, self.simulation.workflow_of(run), terms_of(self.simulation.settings), self._payloads)
+        wrong = wrong_due(
+            whole, self.simulation.workflow_of(run), engine_limits(self.simulation.settings), self._payloads
+        )
         self.hold(wrong is None, "what a claim would move on is due by then, and its wake claims", f"{run.id}: {wrong}")
 
     def _follows(self, old: Run, run: Run) -> None:

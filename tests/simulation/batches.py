@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from functions.engine.errors import InfrastructureError, KeyReused, QueueFull
-from functions.runtime.api.bulk import Outcome, submit_many
-from functions.runtime.api.submit import Submitted
+from fanfold.engine.errors import InfrastructureError, KeyReused, QueueFull
+from fanfold.service.api.batch_submit import Outcome, submit_many
+from fanfold.service.api.submit import Submitted
 from tests.simulation.clients import ANSWER_SECONDS, Api, Wish, answered
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from functions.engine.errors import InfrastructureError, KeyReused, QueueFull
-from functions.engine.lanes import Urgency
-from functions.engine.ports import RunKey
-from functions.runtime.api.control import Control
-from functions.runtime.api.forking import Forker
-from functions.runtime.api.submit import Submission, Submitted, Submitter
-from functions.runtime.workflows import WorkflowCache
+from fanfold.engine.admission.lanes import LaneRequest
+from fanfold.engine.errors import InfrastructureError, KeyReused, QueueFull
+from fanfold.engine.ports import RunKey
+from fanfold.service.api.control import Control
+from fanfold.service.api.forking import Forker
+from fanfold.service.api.submit import Submission, Submitted, Submitter
+from fanfold.service.workflow_cache import WorkflowCache
 from tests.simulation.nodes import Node
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Wish:
             workflow=self.workflow,
             input={"marker": self.marker, "pad": "x" * self.padding},
             key=self.key,
-            urgency=Urgency(lane=self.lane),
+            urgency=LaneRequest(lane=self.lane),
             delay_seconds=self.delay,
             request_hash=hashlib.sha256(body.encode()).hexdigest(),
         )

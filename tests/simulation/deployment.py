@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from functions.runtime.settings import ClassSettings, Settings
+from fanfold.service.settings import ClassSettings, Settings
 from tests.simulation.batches import Batch, batched
 from tests.simulation.clients import Wish, in_lanes, wishes
 from tests.simulation.fate import Fate
@@ -16,13 +16,13 @@ from tests.simulation.workload import document
 
 TENANTS = ("acme", "bolt")
 SHORT_HOURS: Mapping[str, Any] = {
-    "place_hour_seconds": 60,
-    "place_return_seconds": 10,
-    "place_void_seconds": 150,
+    "slot_hour_seconds": 60,
+    "slot_return_seconds": 10,
+    "slot_void_seconds": 150,
     "repair_after_seconds": 240,
     "repair_again_seconds": 90,
 }
-"""Windows of place repair that a schedule lives to see. Each bears a write that is done 40 s late."""
+"""Windows of slot repair that a schedule lives to see. Each bears a write that is done 40 s late."""
 
 LANES = ("high", "normal", "low")
 MANY_LANES = 0.15
@@ -98,7 +98,7 @@ class Deployment:
         features = fate.rng("features")
         lively = features.random() < 0.65
         if lively:
-            documents = {place: enriched(features, one) for place, one in documents.items()}
+            documents = {slot: enriched(features, one) for slot, one in documents.items()}
         clients = wishes(fate.rng("clients"), sorted(documents), runs=runs, within=fate.calm_at / 2)
         lanes = LANES if fate.rng("many lanes").random() < MANY_LANES else LANES[1:2]
         if len(lanes) > 1:

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from functions.adapters.maprecords import MemoryMapRecords
-from functions.adapters.memory import MemoryFanOut
-from functions.engine.errors import InfrastructureError
-from functions.engine.fanout import MapRecord
-from functions.engine.message import Message, QueueName
-from functions.engine.ports import Execution, MapKey
-from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.mapbatch import BatchEnd, MapBatches, Order
-from functions.runtime.workflows import WorkflowCache
+from fanfold.adapters.aws.map_records import MemoryMapRecords
+from fanfold.adapters.memory import MemoryFanOut
+from fanfold.engine.errors import InfrastructureError
+from fanfold.engine.language.maps import MapRecord
+from fanfold.engine.ports import Execution, MapKey
+from fanfold.engine.record.messages import Message, QueueName
+from fanfold.service.worker.map_batches import BatchEnd, MapBatches, Order
+from fanfold.service.worker.task_runner import TaskRunner
+from fanfold.service.workflow_cache import WorkflowCache
 from tests.simulation.nodes import Node
 from tests.simulation.stores import Blobs
 from tests.support.virtual import PROCESS
@@ -128,7 +128,7 @@ class StateMachine(MemoryFanOut):
     def _sandbox(self) -> tuple[Node, MapBatches]:
         node = self._simulation.node("batch")
         workflows = WorkflowCache(node.services.catalog, self._simulation.settings.classes)
-        return node, MapBatches(node.services, workflows, Attempts(self._simulation.settings, node.services.clock))
+        return node, MapBatches(node.services, workflows, TaskRunner(self._simulation.settings, node.services.clock))
 
 
 def _end(node: Node, task: asyncio.Task[BatchEnd]) -> None:

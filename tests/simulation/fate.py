@@ -94,7 +94,7 @@ class Fate:
     def _brownout(self, shape: random.Random) -> Brownout:
         begins = shape.random() * self.calm_at
         return Brownout(
-            service=shape.choice(("runs", "runs", "queue", "places", "blobs")),
+            service=shape.choice(("runs", "runs", "queue", "slots", "blobs")),
             begins=begins,
             ends=min(self.calm_at, begins + shape.choice((3.0, 12.0, 60.0))),
             faults=tuple(fault for family in shape.sample(FAMILIES[:3], k=shape.choice((1, 1, 2))) for fault in family),

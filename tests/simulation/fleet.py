@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from functions.engine.errors import InfrastructureError
-from functions.engine.message import DEAD, RESUME, QueueName, Received
-from functions.runtime.dead import revive
-from functions.runtime.sweeper.settle import Settler
-from functions.runtime.sweeper.sweep import sweep
-from functions.runtime.terms import terms_of
-from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.batch import work
-from functions.runtime.worker.keeper import Keeper
-from functions.runtime.worker.process import Worker
-from functions.runtime.worker.runner import Back, Disposition, Runner
-from functions.runtime.workflows import WorkflowCache
+from fanfold.engine.errors import InfrastructureError
+from fanfold.engine.record.messages import DEAD, RESUME, QueueName, Received
+from fanfold.service.dead_letters import revive
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.sweeper.expire_queued import QueueExpiry
+from fanfold.service.sweeper.sweep import sweep
+from fanfold.service.worker.batch import work
+from fanfold.service.worker.message_handler import Disposition, MessageHandler, Redeliver
+from fanfold.service.worker.process import Worker
+from fanfold.service.worker.task_runner import TaskRunner
+from fanfold.service.worker.visibility_extender import VisibilityExtender
+from fanfold.service.workflow_cache import WorkflowCache
 from tests.simulation.nodes import Node
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class Sandbox:
     def __init__(self, simulation: Simulation) -> None:
         self.node = simulation.node("lambda")
         self.workflows = WorkflowCache(self.node.services.catalog, simulation.settings.classes)
-        self.attempts = Attempts(simulation.settings, self.node.services.clock)
+        self.attempts = TaskRunner(simulation.settings, self.node.services.clock)
 
     def invoke(self, messages: Sequence[Received]) -> asyncio.Task[Sequence[str]]:
         """One invocation, as `Invocations.work` makes it."""
         services = self.node.services
-        runner = Runner(services, self.workflows, self.attempts, worker=self.node.name)
+        runner = MessageHandler(services, self.workflows, self.attempts, worker=self.node.name)
         return self.node.begin(
             work(
                 services,
@@ -106,19 +106,19 @@ class Isolation:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._parent: Node | None = None
-        self._runners: list[tuple[Node, Runner]] = []
+        self._runners: list[tuple[Node, MessageHandler]] = []
 
     async def handle(self, message: Received) -> Disposition:
-        """As `functions.runtime.worker.isolation` does, with a simulated child."""
+        """As `fanfold.service.worker.isolation` does, with a simulated child."""
         simulation = self._simulation
         child = simulation.node("child")
         services = child.services
         cache = WorkflowCache(services.catalog, simulation.settings.classes)
-        runner = Runner(services, cache, Attempts(simulation.settings, services.clock), worker=child.name)
+        runner = MessageHandler(services, cache, TaskRunner(simulation.settings, services.clock), worker=child.name)
         self._runners.append((child, runner))
 
         async def one() -> Disposition:
-            async with Keeper(services, [message]):
+            async with VisibilityExtender(services, [message]):
                 return await runner.handle(message)
 
         task = child.begin(one())
@@ -129,7 +129,7 @@ class Isolation:
             raise
         finally:
             self._runners.remove((child, runner))
-        return Back(seconds=1) if task.cancelled() or task.exception() is not None else task.result()
+        return Redeliver(seconds=1) if task.cancelled() or task.exception() is not None else task.result()
 
     def stop(self) -> None:
         """Tell the children to let their runs go."""
@@ -171,13 +171,13 @@ async def sweeper(simulation: Simulation) -> None:
         await asyncio.sleep(60)
         simulation.audit.liveness.look()
         node = simulation.node("sweeper")
-        settle = Settler(
+        settle = QueueExpiry(
             node.services,
             WorkflowCache(node.services.catalog, simulation.settings.classes),
-            terms_of(simulation.settings),
+            engine_limits(simulation.settings),
         )
         task = node.begin(
-            sweep(node.services, terms_of(simulation.settings), now=node.services.clock.now(), settle=settle)
+            sweep(node.services, engine_limits(simulation.settings), now=node.services.clock.now(), settle=settle)
         )
         await asyncio.wait({task}, timeout=55)
         if not task.done():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.engine.run import Run, Status, StepStatus
+from fanfold.engine.record.run import Run, Status, StepStatus
 from tests.support.clock import START
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from functions.engine.fanout import MapRecord, Via, execution_name
-from functions.engine.ports import MapKey, RunKey
-from functions.engine.run import Run, Status, StepState
-from functions.engine.workflow import Step
+from fanfold.engine.language.maps import MapRecord, Via, execution_name
+from fanfold.engine.language.workflow import Step
+from fanfold.engine.ports import MapKey, RunKey
+from fanfold.engine.record.run import Run, Status, StepState
 from tests.simulation.liveness import healthy
 from tests.simulation.workload import Execution
 
 if TYPE_CHECKING:
-    from functions.tasks.context import Context
+    from fanfold.tasks.context import Context
     from tests.simulation.audit import Audit
 
 ITEM_FAULTS = frozenset({"Fail", "Retry", "timed_out", "no_time", "no_result"})
@@ -37,11 +37,11 @@ class Maps:
         """An item begins, in this process."""
         assert ctx.index is not None, "only items begin so"
         simulation, hold = self._audit.simulation, self._audit.hold
-        place = f"{ctx.step}[{ctx.index}]"
+        slot = f"{ctx.step}[{ctx.index}]"
         # At any time before: a batch that has looked at the run is carried through, whatever becomes of it meanwhile.
         records = [past for _, past in self._audit.history[RunKey(tenant=ctx.tenant, run_id=ctx.run_id)]]
         steps = [past.steps.get(ctx.step) for past in records if past.submission == ctx.submission]
-        hold(any(step is not None and step.map is not None for step in steps), "commit before act", place)
+        hold(any(step is not None and step.map is not None for step in steps), "commit before act", slot)
         in_batch = simulation.nodes[process].kind == "batch"
         if run is not None and in_batch and ctx.attempt == 1:
             key = RunKey(tenant=ctx.tenant, run_id=ctx.run_id)
@@ -49,7 +49,7 @@ class Maps:
             now = simulation.loop.time()
             undisturbed = healthy(simulation.nodes[process], now)
             late = known is not None and now - known > SETTLES_WITHIN and undisturbed
-            hold(not late, "an item that succeeded is not begun again", place)
+            hold(not late, "an item that succeeded is not begun again", slot)
         execution = Execution(process, simulation.loop.time())
         simulation.ledger.of_item(ctx).append(execution)
         return execution
@@ -68,12 +68,12 @@ class Maps:
         hold(indexes[:1] == [record.first], "a record is named for its first item", indexes)
         hold(all(a < b for a, b in pairwise(indexes)), "a record is in order", indexes)
         for result in record.results:
-            place = f"{key.step}[{result.index}]"
+            slot = f"{key.step}[{result.index}]"
             if result.error is not None:
-                hold(result.error.type in ITEM_FAULTS, "an item fails by itself", f"{place}: {result.error}")
+                hold(result.error.type in ITEM_FAULTS, "an item fails by itself", f"{slot}: {result.error}")
             elif run is not None:
                 output = self._audit.value(run, result.output)
-                hold(self._happened(run, key.step, result.index, output), "an item's success was executed", place)
+                hold(self._happened(run, key.step, result.index, output), "an item's success was executed", slot)
                 place_in_try = (run_key, key.submission, key.step, record.try_number, result.index)
                 self._succeeded.setdefault(place_in_try, self._audit.simulation.loop.time())
 

@@ -6,13 +6,13 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from functions.engine.journal import Entry, EventType
-from functions.engine.ports import RunKey
-from functions.engine.run import Operation, Run, Status, StepState, StepStatus
-from functions.engine.values import BlobRef
-from functions.engine.waits import WaitFor, WaitSignal, WaitUntil
-from functions.engine.workflow import OnFailure, Step, Workflow
-from functions.runtime.api.control import Done
+from fanfold.engine.language.waits import WaitFor, WaitSignal, WaitUntil
+from fanfold.engine.language.workflow import OnFailure, Step, Workflow
+from fanfold.engine.payload import BlobRef
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.journal import Entry, EventType
+from fanfold.engine.record.run import Operation, Run, Status, StepState, StepStatus
+from fanfold.service.api.control import Done
 
 if TYPE_CHECKING:
     from tests.simulation.audit import Audit

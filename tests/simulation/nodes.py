@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from functions.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered, Unavailable
-from functions.engine.message import QueueName
-from functions.engine.ports import NotSent, Outgoing, QueueDepth
-from functions.runtime.wiring import Services
+from fanfold.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered, Unavailable
+from fanfold.engine.ports import NotSent, Outgoing, QueueDepth
+from fanfold.engine.record.messages import QueueName
+from fanfold.service.wiring import Services
 from tests.simulation.fate import Fault, Plan
 from tests.support.clock import SeededIds
 from tests.support.virtual import PROCESS, VirtualClock
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 READS = frozenset(
     {
-        ("map_records", "has"), ("map_records", "read"), ("fan_out", "going"), ("places", "held"),
+        ("map_records", "has"), ("map_records", "read"), ("fan_out", "going"), ("slots", "held"),
         ("runs", "get"), ("runs", "segments"), ("runs", "get_many"), ("runs", "page"), ("runs", "due"),
-        ("queue", "depth"), ("places", "load"), ("blobs", "get"), ("marks", "get"), ("tokens", "tenants"),
+        ("queue", "depth"), ("slots", "load"), ("blobs", "get"), ("marks", "get"), ("tokens", "tenants"),
         ("catalog", "current"), ("catalog", "version"),
     }
 )  # fmt: skip
@@ -63,7 +63,7 @@ class Node:
         shared = simulation.services
         ports = {
             name: Port(self, name, getattr(shared, name))
-            for name in ("runs", "queue", "places", "blobs", "catalog", "tokens", "marks", "map_records", "fan_out")
+            for name in ("runs", "queue", "slots", "blobs", "catalog", "tokens", "marks", "map_records", "fan_out")
         }
         ids = SeededIds(f"{simulation.fate.seed}/{self.name}")
         self.services: Services = replace(shared, clock=clock, ids=ids, clock_offset=lambda: -self.skew, **ports)

@@ -8,16 +8,16 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from functions.engine.errors import CallerError, InfrastructureError, LimitExceeded, QueueFull
-from functions.engine.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
-from functions.engine.ports import RunKey
-from functions.engine.run import OPERATIONS, Operation, Run, Status, StepStatus
-from functions.engine.values import Value, dump
-from functions.engine.waits import WaitSignal
-from functions.runtime.api.control import Done
-from functions.runtime.api.forking import Fork
-from functions.runtime.api.submit import Submitted
-from functions.runtime.payloads import payload_key
+from fanfold.engine.errors import CallerError, InfrastructureError, LimitExceeded, QueueFull
+from fanfold.engine.language.waits import WaitSignal
+from fanfold.engine.payload import Value, dump
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.run import OPERATIONS, Operation, Run, Status, StepStatus
+from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.service.api.control import Done
+from fanfold.service.api.forking import Fork
+from fanfold.service.api.submit import Submitted
+from fanfold.service.payloads import payload_key
 from tests.simulation.clients import ANSWER_SECONDS, Api, Desk
 from tests.simulation.features import SIGNALS
 

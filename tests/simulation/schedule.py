@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from functions.adapters.memory.queue import MAX_WAIT_SECONDS
-from functions.engine import sealing
-from functions.engine.values import Json
-from functions.engine.workflow import Workflow, load
-from functions.runtime import preparation, workflows
-from functions.runtime.worker import process
-from functions.runtime.worker.runner import Disposition, Runner
+from fanfold.adapters.memory.queue import MAX_WAIT_SECONDS
+from fanfold.engine.language.workflow import Workflow, load
+from fanfold.engine.payload import Json
+from fanfold.engine.record import sealing
+from fanfold.service import record_writer, workflow_cache
+from fanfold.service.worker import process
+from fanfold.service.worker.message_handler import Disposition, MessageHandler
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate
 from tests.simulation.loop import SimulationLoop
@@ -44,9 +44,9 @@ def play_out(fate: Fate, deployment: Deployment) -> tuple[Played, list[Line]]:
 @contextmanager
 def instrumented() -> Iterator[None]:
     """Bugs that the code contains by logging them are failures here; nothing is logged; nobody asks for threads."""
-    handle = Runner.handle
+    handle = MessageHandler.handle
 
-    async def watched(self: Runner, *args: Any, **given: Any) -> Disposition:
+    async def watched(self: MessageHandler, *args: Any, **given: Any) -> Disposition:
         try:
             return await handle(self, *args, **given)
         except Exception as error:
@@ -57,14 +57,14 @@ def instrumented() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         with (
-            patch.object(Runner, "handle", watched),
+            patch.object(MessageHandler, "handle", watched),
             patch.object(process, "flush", lambda: None),
             # Idle polls are most of what goes on; SQS lets none wait longer.
             patch.object(process, "POLL_SECONDS", MAX_WAIT_SECONDS),
             # Each process of the fleet loads the few documents anew.
-            patch.object(workflows, "load", _remembering()),
+            patch.object(workflow_cache, "load", _remembering()),
             # The runs here are short; sealed as if they were long, theirs is every way to read a record.
-            patch.object(preparation, "SEAL_OVER_BYTES", 300),
+            patch.object(record_writer, "SEAL_OVER_BYTES", 300),
             patch.object(sealing, "MIN_BYTES", 40),
         ):
             yield

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.engine.ports import RunKey
-from functions.engine.run import Reason, Run, Status, StepState, StepStatus
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.run import Reason, Run, Status, StepState, StepStatus
 
 if TYPE_CHECKING:
-    from functions.engine.workflow import Step
+    from fanfold.engine.language.workflow import Step
     from tests.simulation.audit import Audit
 
 REAL_FAULTS = frozenset({"Fail", "Retry", "timed_out", "interrupted"})

@@ -7,15 +7,15 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from functions.adapters.marks import MemoryMarks
-from functions.adapters.memory import MemoryCatalog, MemoryTokens
-from functions.adapters.seats import MemorySeats
-from functions.adapters.secrets import MemorySecrets
-from functions.engine.message import QueueName
-from functions.engine.ports import Registered, RunKey, Token
-from functions.engine.run import Run
-from functions.engine.workflow import Workflow, check, version_of
-from functions.runtime.wiring import Services
+from fanfold.adapters.aws.seats import MemorySeats
+from fanfold.adapters.aws.secrets import MemorySecrets
+from fanfold.adapters.aws.sweeper_state import MemorySweeperState
+from fanfold.adapters.memory import MemoryCatalog, MemoryTokens
+from fanfold.engine.language.workflow import Workflow, check, version_of
+from fanfold.engine.ports import Registered, RunKey, Token
+from fanfold.engine.record.messages import QueueName
+from fanfold.engine.record.run import Run
+from fanfold.service.wiring import Services
 from tests.simulation import fleet
 from tests.simulation.audit import Audit
 from tests.simulation.batches import submitter
@@ -27,7 +27,7 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.nodes import Node
 from tests.simulation.operators import closing, operator
 from tests.simulation.outcome import Failure, Line, Played
-from tests.simulation.stores import Blobs, Places, Queue, Store
+from tests.simulation.stores import Blobs, Queue, Slots, Store
 from tests.simulation.verdict import judge
 from tests.simulation.workload import CURRENT, Ledger
 from tests.support.clock import START, SeededIds
@@ -60,7 +60,7 @@ class Simulation:
         self.ledger = Ledger()
         self.store = Store(self, codec() if deployment.encoded else None, lag=deployment.lag)
         self.queue = Queue(self, max_receives=deployment.max_receives)
-        self.places = Places(self, {"model": deployment.bound}, hour_seconds=deployment.settings.place_hour_seconds)
+        self.slots = Slots(self, {"model": deployment.bound}, hour_seconds=deployment.settings.slot_hour_seconds)
         self.blobs = Blobs(self)
         self.machine = StateMachine(self, self.blobs)
         self.workflows: dict[tuple[str, str], Workflow] = {}
@@ -68,11 +68,11 @@ class Simulation:
             settings=self.settings,
             runs=self.store,
             queue=self.queue,
-            places=self.places,
+            slots=self.slots,
             blobs=self.blobs,
             catalog=MemoryCatalog(),
             tokens=MemoryTokens(),
-            marks=MemoryMarks(),
+            marks=MemorySweeperState(),
             secrets=MemorySecrets(),
             seats=MemorySeats(self.settings.max_watchers),
             map_records=MapRecords(self),
@@ -191,7 +191,7 @@ class Simulation:
         if self.deployment.drained:
             await self._until(lambda: not len(self.queue), "no message goes round for ever")
         if self.deployment.healed:
-            await self._until(lambda: not self.places.taken, "leaked places are healed")
+            await self._until(lambda: not self.slots.taken, "leaked slots are healed")
 
     def _start_fleet(self) -> None:
         if self.deployment.lambdas:

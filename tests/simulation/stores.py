@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from functions.adapters.memory import MemoryBlobs, MemoryPlaces, MemoryQueue, MemoryRunStore, RunCodec
-from functions.adapters.memory.runs import bucket_of
-from functions.adapters.messages import decode
-from functions.engine.message import RESUME, Envelope, Message, QueueName
-from functions.engine.ports import Condition, DueKey, IndexKey, Reservation
-from functions.engine.run import Place, Run, Status
-from functions.engine.sealing import merged
-from functions.engine.values import BlobRef
+from fanfold.adapters.memory import MemoryBlobs, MemoryQueue, MemoryRunStore, MemorySlots, RunCodec
+from fanfold.adapters.memory.run_store import bucket_of
+from fanfold.adapters.message_codec import decode
+from fanfold.engine.payload import BlobRef
+from fanfold.engine.ports import Condition, DueKey, IndexKey, Reservation
+from fanfold.engine.record.messages import RESUME, Envelope, Message, QueueName
+from fanfold.engine.record.run import Run, Slot, Status
+from fanfold.engine.record.sealing import merged
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
@@ -119,8 +119,8 @@ def _end(waiting: asyncio.Future[None]) -> None:
         waiting.set_result(None)
 
 
-class Places(MemoryPlaces):
-    """The counter of queue places."""
+class Slots(MemorySlots):
+    """The counter of queue slots."""
 
     def __init__(self, simulation: Simulation, limits: dict[str, int], *, hour_seconds: int) -> None:
         super().__init__(limits, hour_seconds=hour_seconds)
@@ -136,12 +136,12 @@ class Places(MemoryPlaces):
         self._simulation.audit.admissions.reserved += 1
         return reservation
 
-    async def give_back(self, class_name: str, place: Place, *, in_time: Callable[[], bool] = lambda: True) -> None:
-        await super().give_back(class_name, place, in_time=in_time)
+    async def give_back(self, class_name: str, slot: Slot, *, in_time: Callable[[], bool] = lambda: True) -> None:
+        await super().give_back(class_name, slot, in_time=in_time)
         self._simulation.audit.admissions.given_back()
 
-    async def write_off(self, class_name: str, place: Place, *, surplus: int, standing: int) -> bool:
-        done = await super().write_off(class_name, place, surplus=surplus, standing=standing)
+    async def write_off(self, class_name: str, slot: Slot, *, surplus: int, standing: int) -> bool:
+        done = await super().write_off(class_name, slot, surplus=surplus, standing=standing)
         self._simulation.audit.admissions.check()
         return done
 

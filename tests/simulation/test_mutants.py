@@ -11,9 +11,9 @@ NOTICED_FROM = {
     mutants.writes_without_a_condition: 2,
     mutants.claims_under_a_valid_lease: 7,
     mutants.starts_before_the_commit: 1,
-    mutants.returns_a_place_again_when_unanswered: 66,
-    mutants.returns_a_place_twice: 1,
-    mutants.returns_the_place_of_an_unanswered_send: 121,
+    mutants.returns_a_slot_again_when_unanswered: 66,
+    mutants.returns_a_slot_twice: 1,
+    mutants.returns_the_slot_of_an_unanswered_send: 121,
     mutants.rings_for_nobody: 1,
     mutants.dead_leases_are_nobodys_business: 3,
     mutants.an_envelope_without_a_row_is_dropped: 7,
@@ -34,7 +34,7 @@ NOTICED_FROM = {
     mutants.waits_end_early: 1,
     mutants.batches_are_recorded_over: 455,
     mutants.a_batch_mixes_up_its_answers: 381,
-    mutants.nobody_repairs_places: 9,
+    mutants.nobody_repairs_slots: 9,
     mutants.a_map_is_looked_at_once: 5,
 }
 """Each mutant, and a seed shortly before the first that noticed it: only to be quick about it."""

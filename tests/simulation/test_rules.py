@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from functions.engine.run import Operation
+from fanfold.engine.record.run import Operation
 from tests.simulation import mutants
 from tests.simulation.deployment import Deployment
 from tests.simulation.explore import Blow, Site, explore, one_run
@@ -102,7 +102,7 @@ def test_any_one_thing_may_go_wrong_at_any_call(processes: bool) -> None:
     _all_kept(deployment, *(Blow(fault) for fault in Fault), depth=1, where=lambda _: True, least=100)
 
 
-def test_a_place_is_returned_once_and_never_too_early() -> None:
+def test_a_slot_is_returned_once_and_never_too_early() -> None:
     """R6. Two clients with one key at a bound of one, and two things go wrong with what is about places."""
     blows = (
         Blow(Fault.LOST),
@@ -249,12 +249,12 @@ def test_nobody_works_on_a_batch_that_nobody_waits_for() -> None:
         assert any(explore(deployment, blows, depth=1, where=where))
 
 
-def test_a_place_on_its_way_back_is_not_repaired() -> None:
+def test_a_slot_on_its_way_back_is_not_repaired() -> None:
     """R6. The sweeper counts between a run's claim and the return of its place, while another is queued."""
     first = one_run(SINGLE, lease_seconds=15, bound=2, short_hours=True)
     wishes = [replace(first.wishes[0], key=f"k{delay}", delay=delay) for delay in (413.0, 800.0)]
     deployment = replace(first, wishes=wishes)
-    slow, returns = Blow(Fault.SLOW, 0.9), _of_workers("places.give_back")
+    slow, returns = Blow(Fault.SLOW, 0.9), _of_workers("slots.give_back")
     _all_kept(deployment, slow, depth=1, where=returns, least=2)
-    with mutants.repairs_places_on_one_finding():
+    with mutants.repairs_slots_on_one_finding():
         assert any(explore(deployment, (slow,), depth=1, where=returns))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from functions.engine.journal import EventType
-from functions.engine.run import Run, Status, StepStatus
-from functions.engine.workflow import Join, OnFailure, OnInterrupt, Step, Workflow
+from fanfold.engine.language.workflow import Join, OnFailure, OnInterrupt, Step, Workflow
+from fanfold.engine.record.journal import EventType
+from fanfold.engine.record.run import Run, Status, StepStatus
 from tests.simulation.audit import Audit
 from tests.simulation.moves import this_try
 

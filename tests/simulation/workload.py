@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from functions.engine.errors import Fail, Retry
-from functions.tasks.context import Context
-from functions.tasks.registry import task
+from fanfold.engine.errors import Fail, Retry
+from fanfold.tasks.context import Context
+from fanfold.tasks.registry import task
 from tests.support.virtual import PROCESS
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from functions.adapters.items import DUE_INDEX, DUE_PK, DUE_SK, LIST_INDEX, LIST_PK, LIST_SK, PK, SK, TTL
-from functions.engine.message import DEAD, RESUME, QueueName
+from fanfold.adapters.aws.run_items import DUE_INDEX, DUE_PK, DUE_SK, LIST_INDEX, LIST_PK, LIST_SK, PK, SK, TTL
+from fanfold.engine.record.messages import DEAD, RESUME, QueueName
 
 ROLES = ("normal", RESUME, DEAD)
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from functions.engine.journal import Entry, EventType
-from functions.engine.message import Envelope, QueueName, Wake, first_version
-from functions.engine.ports import IndexKey, Registered, RunKey, Token
-from functions.engine.run import Place, Run, Status, StepState, StepStatus
-from functions.engine.workflow import version_of
+from fanfold.engine.language.workflow import version_of
+from fanfold.engine.ports import IndexKey, Registered, RunKey, Token
+from fanfold.engine.record.journal import Entry, EventType
+from fanfold.engine.record.messages import Envelope, QueueName, Wake, first_version
+from fanfold.engine.record.run import Run, Slot, Status, StepState, StepStatus
 from tests.support.clock import START
 
 LANE = QueueName(class_name="model", role="normal")
@@ -44,7 +44,7 @@ def an_envelope(number: int = 1, **given: Any) -> Envelope:
         "input": {"name": "Ada"},
         "request_hash": hashlib.sha256(b"body").hexdigest(),
         "accepted_at": START,
-        "place": Place(shard=0, hour=int(START.timestamp() // 3600)),
+        "slot": Slot(shard=0, hour=int(START.timestamp() // 3600)),
     }
     values |= given
     values.setdefault("deadline", values["accepted_at"] + timedelta(hours=24))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from functions.adapters.aws import Client
+from fanfold.adapters.aws.calls import Client
 
 
 class ScriptedCall:

@@ -7,7 +7,7 @@ import heapq
 import itertools
 from datetime import datetime, timedelta
 
-from fanfold.virtual import START, SeededIds
+from fanfold.testing.virtual_time import START, SeededIds
 
 __all__ = ["START", "FakeClock", "SeededIds", "settle"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from functions.runtime.tally import Series, taken
+from fanfold.service.telemetry.metric_buffer import Series, taken
 
 
 def keep_counts(patch: pytest.MonkeyPatch) -> None:
     """Forget what was counted before, and let no worker write what comes: it would, each minute and at its end."""
-    patch.setattr("functions.runtime.worker.process.flush", lambda: None)
+    patch.setattr("fanfold.service.worker.process.flush", lambda: None)
     taken()
 
 

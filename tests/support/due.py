@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from functions.engine.decide import decide
-from functions.engine.due import Apart, Claim, Drop, HandBack, Look, Verdict, on_wake
-from functions.engine.events import Claimed
-from functions.engine.message import Wake
-from functions.engine.run import Run, Status, first_look
-from functions.engine.terms import Terms
-from functions.engine.values import Loaded, ValuesMissing
-from functions.engine.workflow import Workflow
+from fanfold.engine.language.workflow import Workflow
+from fanfold.engine.payload import Loaded, ValuesMissing
+from fanfold.engine.record.messages import Wake
+from fanfold.engine.record.run import Run, Status, first_look
+from fanfold.engine.rules.decide import decide
+from fanfold.engine.rules.delivery import Claim, Defer, Discard, Isolate, PollMaps, Verdict, on_wake
+from fanfold.engine.rules.engine_limits import EngineLimits
+from fanfold.engine.rules.events import Claimed
 
 _CLAIM = Claimed(owner="0" * 16, worker="somebody")
 _A_MOMENT = timedelta(milliseconds=1)
 
 
-def wrong_due(run: Run, workflow: Workflow, terms: Terms, loaded: Loaded) -> str | None:
+def wrong_due(run: Run, workflow: Workflow, limits: EngineLimits, loaded: Loaded) -> str | None:
     """What is wrong with the time by which somebody must look at a waiting run; None when nothing is.
 
     A claim before then must find nothing to do: no step moves, and the run does not end. A wake that comes then must
@@ -31,32 +31,32 @@ def wrong_due(run: Run, workflow: Workflow, terms: Terms, loaded: Loaded) -> str
     look = first_look(run.steps.values())
     if look is not None and run.due_at > look:
         return f"a map is to be looked at at {look}, and the run is due only at {run.due_at}"
-    if look is not None and isinstance(verdict := _wake(run, max(look, written_at), terms), Drop | HandBack):
+    if look is not None and isinstance(verdict := _wake(run, max(look, written_at), limits), Discard | Defer):
         return f"a map is to be looked at at {look}, and a wake only says: {verdict}"
     try:
         before = run.due_at - _A_MOMENT
-        if before > written_at and (found := _moves_on(run, workflow, terms, loaded, at=before)):
+        if before > written_at and (found := _moves_on(run, workflow, limits, loaded, at=before)):
             return f"{found} at {before}, and it is due only at {run.due_at}"
         at = max(run.due_at, written_at)
-        found = _moves_on(run, workflow, terms, loaded, at=at)
+        found = _moves_on(run, workflow, limits, loaded, at=at)
     except ValuesMissing:
         return None  # what is sealed away is no hint of what is due
     if found is None:
         return None
-    verdict = _wake(run, at, terms)
-    if isinstance(verdict, Claim | Apart) or (isinstance(verdict, Look) and verdict.due_besides):
+    verdict = _wake(run, at, limits)
+    if isinstance(verdict, Claim | Isolate) or (isinstance(verdict, PollMaps) and verdict.due_besides):
         return None
     return f"{found} at {at}, when it is due, and a wake only says: {verdict}"
 
 
-def _wake(run: Run, at: datetime, terms: Terms) -> Verdict:
+def _wake(run: Run, at: datetime, limits: EngineLimits) -> Verdict:
     wake = Wake(tenant=run.tenant, run_id=run.id, submission=run.submission, class_name=run.class_name)
-    return on_wake(wake, run, at, terms, receives=1)
+    return on_wake(wake, run, at, limits, receives=1)
 
 
-def _moves_on(run: Run, workflow: Workflow, terms: Terms, loaded: Loaded, *, at: datetime) -> str | None:
+def _moves_on(run: Run, workflow: Workflow, limits: EngineLimits, loaded: Loaded, *, at: datetime) -> str | None:
     """What a claim at that time would change besides claiming."""
-    then = decide(run, workflow, (_CLAIM,), at, terms=terms, loaded=loaded).run
+    then = decide(run, workflow, (_CLAIM,), at, limits=limits, loaded=loaded).run
     if then.terminal:
         return f"a claim ends the run ({then.status})"
     moved = [name for name, state in then.steps.items() if state != run.steps.get(name)]

@@ -13,8 +13,8 @@ import pytest
 from botocore.exceptions import ClientError
 from localstack_client.session import Session
 
-from fanfold import cdk, emulator
-from fanfold.local import LocalStack
+from fanfold.local import cdk_app, emulator
+from fanfold.local.local_stack import LocalStack
 
 ENDPOINT = os.environ.get("FANFOLD_TEST_ENDPOINT", "").rstrip("/")
 """The emulator's URL; empty where the tests start their own."""
@@ -45,13 +45,13 @@ def refuse_to_share(endpoint: str) -> None:
     be_sure_of(endpoint)
     cloudformation = session(endpoint).client("cloudformation")
     try:
-        found = cloudformation.describe_stacks(StackName=cdk.STACK)["Stacks"]
+        found = cloudformation.describe_stacks(StackName=cdk_app.STACK)["Stacks"]
     except ClientError:
         return  # "does not exist" is an error
     finally:
         cloudformation.close()
     if any(stack["StackStatus"] != "DELETE_COMPLETE" for stack in found):
-        said = f"{endpoint} has a stack {cdk.STACK} already: delete it first, or name another endpoint."
+        said = f"{endpoint} has a stack {cdk_app.STACK} already: delete it first, or name another endpoint."
         pytest.exit(said, returncode=2)
 
 

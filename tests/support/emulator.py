@@ -33,7 +33,7 @@ def emulator() -> Iterator[str]:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 # As `fanfold up` starts it: no page in a developer's browser reaches it, and tests meet what ships.
-                [sys.executable, "-m", "fanfold.emulator", "--port", str(port), "--state", folder],
+                [sys.executable, "-m", "fanfold.local.emulator", "--port", str(port), "--state", folder],
                 env=_environment(port, folder),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from functions.engine.journal import Entry, EventType
-from functions.engine.run import Run, Status, StepStatus
+from fanfold.engine.record.journal import Entry, EventType
+from fanfold.engine.record.run import Run, Status, StepStatus
 
 OPEN, ENDED = EventType.STEP_STARTED, EventType.STEP_SUCCEEDED
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from functions.engine.errors import LimitExceeded, Throttled, Unanswered, Unavailable
+from fanfold.engine.errors import LimitExceeded, Throttled, Unanswered, Unavailable
 from tests.support.virtual import PROCESS
 
 

@@ -60,7 +60,7 @@ class Fleet:
         log = self._folder / ".fanfold" / f"worker-{len(self._workers)}-of-{id(self):x}.log"
         with log.open("wb") as output:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "fanfold.cli", "worker", *self._arguments],
+                [sys.executable, "-m", "fanfold.commands.command_line", "worker", *self._arguments],
                 cwd=self._folder,
                 env={**clean_environment(), **self._environ},
                 stdin=subprocess.DEVNULL,

@@ -8,10 +8,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from functions.adapters.items import from_item, to_item
-from functions.engine.decide import Decision, decide
-from functions.engine.effects import Effect, ReturnPlace, Ring, StartAttempt
-from functions.engine.events import (
+from fanfold.adapters.aws.run_items import from_item, to_item
+from fanfold.engine.language.workflow import Workflow, check
+from fanfold.engine.payload import Json, Loaded
+from fanfold.engine.record.messages import first_version
+from fanfold.engine.record.run import Failure, Run, Status, StepStatus
+from fanfold.engine.record.steps import Steps
+from fanfold.engine.rules.decide import Decision, decide
+from fanfold.engine.rules.effects import Effect, ReleaseSlot, SendWake, StartAttempt
+from fanfold.engine.rules.engine_limits import EngineLimits
+from fanfold.engine.rules.events import (
     AttemptFailed,
     AttemptSucceeded,
     CancelAsked,
@@ -19,26 +25,20 @@ from functions.engine.events import (
     Emitted,
     Event,
     Keyed,
-    Noticed,
     PauseAsked,
+    QueueDeadlineChecked,
+    RecordReloaded,
     RedriveAsked,
     Renewed,
     ResumeAsked,
     Signalled,
-    Swept,
 )
-from functions.engine.message import first_version
-from functions.engine.run import Fault, Run, Status, StepStatus
-from functions.engine.steps import Steps
-from functions.engine.terms import Terms
-from functions.engine.values import Json, Loaded
-from functions.engine.workflow import Workflow, check
-from functions.tasks import registry
+from fanfold.tasks import registry
 from tests.support.builders import an_envelope
 from tests.support.clock import START
 from tests.support.world import consistent
 
-TERMS = Terms(
+LIMITS = EngineLimits(
     lease=timedelta(seconds=60),
     skew=timedelta(seconds=5),
     suspend_after=timedelta(seconds=5),
@@ -58,9 +58,11 @@ def a_flow(steps: dict[str, Any], **given: Any) -> Workflow:
 class Game:
     """One run of a workflow and the hand that moves it. `now` moves by `after`."""
 
-    def __init__(self, workflow: Workflow, *, terms: Terms = TERMS, loaded: Loaded | None = None, **given: Any) -> None:
+    def __init__(
+        self, workflow: Workflow, *, limits: EngineLimits = LIMITS, loaded: Loaded | None = None, **given: Any
+    ) -> None:
         self.workflow = workflow
-        self.terms = terms
+        self.limits = limits
         self.loaded = loaded
         self.goes_on = True
         self.now = START
@@ -97,7 +99,7 @@ class Game:
 
     def _decide(self, events: Sequence[Event]) -> Decision:
         return decide(
-            self.run, self.workflow, events, self.now, terms=self.terms, loaded=self.loaded, goes_on=self.goes_on
+            self.run, self.workflow, events, self.now, limits=self.limits, loaded=self.loaded, goes_on=self.goes_on
         )
 
     def claim(self) -> Game:
@@ -117,7 +119,7 @@ class Game:
             AttemptFailed(
                 step=step,
                 attempt=self.run.steps[step].attempts,
-                fault=Fault(type="Broken", message="it broke"),
+                fault=Failure(type="Broken", message="it broke"),
                 retryable=retryable,
                 chance=chance,
                 after_seconds=after,
@@ -142,12 +144,12 @@ class Game:
 
     def sweep(self) -> Game:
         """The sweeper asks."""
-        self.feed(Swept())
+        self.feed(QueueDeadlineChecked())
         return self
 
     def notice(self) -> Game:
         """The holder goes by a record that an operator has written."""
-        self.feed(Noticed())
+        self.feed(RecordReloaded())
         return self
 
     def signal(self, name: str, payload: Json = None, *, by: str = "Ada", keyed: Keyed | None = None) -> Game:
@@ -198,12 +200,12 @@ class Game:
     @property
     def rings(self) -> list[datetime]:
         """When the last decision rings."""
-        return [e.at for e in self.effects if isinstance(e, Ring)]
+        return [e.at for e in self.effects if isinstance(e, SendWake)]
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """How many places the last decision returns."""
-        return sum(isinstance(e, ReturnPlace) for e in self.effects)
+        return sum(isinstance(e, ReleaseSlot) for e in self.effects)
 
 
 def check_step(old: Run, decision: Decision) -> None:
@@ -222,7 +224,7 @@ def check_step(old: Run, decision: Decision) -> None:
     starts = [(e.step, e.attempt) for e in decision.effects if isinstance(e, StartAttempt)]
     # A map that stays with its worker is begun by the record alone.
     assert sorted(starts) == sorted(running - before), "what starts is not what the record says"
-    returned = [e for e in decision.effects if isinstance(e, ReturnPlace)]
+    returned = [e for e in decision.effects if isinstance(e, ReleaseSlot)]
     leaves = old.in_queue and not new.in_queue
     assert len(returned) == int(leaves), "a place is returned by the one move out of the queue"
     if new.status is Status.RUNNING and decision.changed:

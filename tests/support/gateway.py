@@ -8,9 +8,9 @@ import queue
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from functions.api import build
-from functions.authorizer import verdict
-from functions.runtime.wiring import Services
+from fanfold.service.functions.api import build
+from fanfold.service.functions.authorizer import verdict
+from fanfold.service.wiring import Services
 
 Start = Callable[[str, list[tuple[str, str]]], Any]
 

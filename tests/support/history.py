@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, overload
 
-from functions.adapters.items import from_item, to_item
-from functions.adapters.memory import MemoryRunStore, ReadMeter, RunCodec
-from functions.engine.ports import Bucket, RunKey
-from functions.engine.run import Run, Status
+from fanfold.adapters.aws.run_items import from_item, to_item
+from fanfold.adapters.memory import MemoryRunStore, ReadMeter, RunCodec
+from fanfold.engine.ports import Bucket, RunKey
+from fanfold.engine.record.run import Run, Status
 from tests.support.builders import a_run, an_id
 from tests.support.clock import START
 
@@ -32,14 +32,14 @@ def with_history(count: int) -> tuple[MemoryRunStore, ReadMeter]:
     meter = ReadMeter()
     store = MemoryRunStore(RunCodec(encode=to_item, decode=from_item), meter=meter)
     store._rows = ChainMap({}, _Rows(count))  # type: ignore[assignment,arg-type]  # it only looks things up there
-    for bucket, places in _BUCKETS.items():
-        store._listed[TENANT, bucket] = _Index(count, places)  # type: ignore[assignment]  # the past is only read
+    for bucket, slots in _BUCKETS.items():
+        store._listed[TENANT, bucket] = _Index(count, slots)  # type: ignore[assignment]  # the past is only read
     return store, meter
 
 
 def a_past_run(number: int, count: int) -> Run:
     """Run `number` of `count`, 0 being the oldest."""
-    (bucket,) = [bucket for bucket, places in _BUCKETS.items() if number % 10 in places]
+    (bucket,) = [bucket for bucket, slots in _BUCKETS.items() if number % 10 in slots]
     at = _at(number, count)
     tags = {"parity": str(number % 2)}
     return a_run(
@@ -73,9 +73,9 @@ class _Rows(Mapping[RunKey, Any]):
 class _Index(Sequence[tuple[datetime, str]]):
     """One bucket of the list index, oldest first."""
 
-    def __init__(self, count: int, places: Sequence[int]) -> None:
+    def __init__(self, count: int, slots: Sequence[int]) -> None:
         self._count = count
-        self._places = places
+        self._slots = slots
 
     @overload
     def __getitem__(self, at: int) -> tuple[datetime, str]: ...
@@ -86,9 +86,9 @@ class _Index(Sequence[tuple[datetime, str]]):
     def __getitem__(self, at: int | slice) -> tuple[datetime, str] | list[tuple[datetime, str]]:
         if isinstance(at, slice):
             return [self[each] for each in range(*at.indices(len(self)))]
-        tens, place = divmod(at, len(self._places))
-        number = tens * 10 + self._places[place]
+        tens, slot = divmod(at, len(self._slots))
+        number = tens * 10 + self._slots[slot]
         return _at(number, self._count), an_id(number)
 
     def __len__(self) -> int:
-        return self._count // 10 * len(self._places)
+        return self._count // 10 * len(self._slots)

@@ -10,20 +10,13 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from functions.adapters.memory import (
-    MemoryBlobs,
-    MemoryCatalog,
-    MemoryPlaces,
-    MemoryQueue,
-    MemoryRunStore,
-    MemoryTokens,
-)
-from functions.adapters.seats import MemorySeats
-from functions.adapters.secrets import MemorySecrets
-from functions.api import build
-from functions.runtime.api.app import App
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.wiring import Services
+from fanfold.adapters.aws.seats import MemorySeats
+from fanfold.adapters.aws.secrets import MemorySecrets
+from fanfold.adapters.memory import MemoryBlobs, MemoryCatalog, MemoryQueue, MemoryRunStore, MemorySlots, MemoryTokens
+from fanfold.service.api.app import App
+from fanfold.service.functions.api import build
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.wiring import Services
 from tests.support.clock import FakeClock, SeededIds
 
 EVERY_SCOPE = "submit read operate admin"
@@ -47,7 +40,7 @@ def memory_services(settings: Settings | None = None, **changed: Any) -> Service
         settings=settings,
         runs=MemoryRunStore(),
         queue=MemoryQueue(clock),
-        places=MemoryPlaces({name: given.max_queue_depth for name, given in settings.classes.items()}),
+        slots=MemorySlots({name: given.max_queue_depth for name, given in settings.classes.items()}),
         blobs=MemoryBlobs(),
         catalog=MemoryCatalog(),
         tokens=MemoryTokens(),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from functions.adapters.items import DUE_INDEX, DUE_PK, LIST_INDEX, LIST_PK, PK
+from fanfold.adapters.aws.run_items import DUE_INDEX, DUE_PK, LIST_INDEX, LIST_PK, PK
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 Json = dict[str, Any]

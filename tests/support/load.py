@@ -115,8 +115,8 @@ def judged(site: Site, ids: Sequence[str]) -> Evidence:
     dead = site.records(sorted(site.dead_letters()))
     assert [run for run in dead.values() if not run.workflow.startswith(POISONS)] == []
     until(
-        lambda: (site.sweep_in_turn(), site.places() == site.queued())[1],
+        lambda: (site.sweep_in_turn(), site.slots() == site.queued())[1],
         seconds=PATIENCE_SECONDS,
-        what=lambda: f"{site.places()} places are taken, and {site.queued()} runs are queued",
+        what=lambda: f"{site.slots()} places are taken, and {site.queued()} runs are queued",
     )
     return evidence

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fanfold.engine.ports import Clock
 from fanfold.explore.memory import memory_services as explored
-from functions.engine.ports import Clock
-from functions.runtime.settings import Settings
-from functions.runtime.wiring import Services
+from fanfold.service.settings import Settings
+from fanfold.service.wiring import Services
 from tests.support.clock import SeededIds
 
 

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from functions.engine.errors import CallerError, InfrastructureError
-from functions.engine.events import CancelAsked, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
-from functions.engine.message import Envelope
-from functions.runtime.api.control import Control, Done
-from functions.runtime.sweeper.settle import Settler
-from functions.runtime.sweeper.sweep import sweep
-from functions.runtime.terms import terms_of
-from functions.runtime.wiring import Services
-from functions.runtime.workflows import WorkflowCache
+from fanfold.engine.errors import CallerError, InfrastructureError
+from fanfold.engine.record.messages import Envelope
+from fanfold.engine.rules.events import CancelAsked, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.service.api.control import Control, Done
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.sweeper.expire_queued import QueueExpiry
+from fanfold.service.sweeper.sweep import sweep
+from fanfold.service.wiring import Services
+from fanfold.service.workflow_cache import WorkflowCache
 from tests.support.builders import a_token
 from tests.support.world import World
 
@@ -49,12 +49,12 @@ async def sweeping(world: World, *, services: Services | None = None) -> AsyncIt
     """A sweeper each minute for the length of the block."""
     used = services or world.services
     await world.services.tokens.put(a_token())
-    terms = terms_of(used.settings)
-    settle = Settler(used, WorkflowCache(used.catalog, used.settings.classes), terms)
+    limits = engine_limits(used.settings)
+    settle = QueueExpiry(used, WorkflowCache(used.catalog, used.settings.classes), limits)
 
     async def passes() -> None:
         while True:
-            await sweep(used, terms, now=used.clock.now(), settle=settle)
+            await sweep(used, limits, now=used.clock.now(), settle=settle)
             await asyncio.sleep(60)
 
     task = asyncio.create_task(passes())

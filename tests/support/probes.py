@@ -8,9 +8,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from functions.engine.errors import Fail, Retry
-from functions.tasks.context import Context
-from functions.tasks.registry import task
+from fanfold.engine.errors import Fail, Retry
+from fanfold.tasks.context import Context
+from fanfold.tasks.registry import task
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,24 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from functions.engine.journal import Entry, EventType
-from functions.engine.message import Envelope, Message, Wake
-from functions.engine.run import (
+from fanfold.engine.payload import BlobRef, Json, Value
+from fanfold.engine.record.journal import Entry, EventType
+from fanfold.engine.record.messages import Envelope, Message, Wake
+from fanfold.engine.record.run import (
     TERMINAL,
-    Fault,
-    Origin,
-    Place,
+    Failure,
+    ForkOrigin,
+    IdempotencyRecord,
     Reason,
-    Receipt,
     Run,
     Sealed,
     Signal,
+    Slot,
     Status,
     StepState,
     StepStatus,
 )
-from functions.engine.tenant import TENANT
-from functions.engine.values import BlobRef, Json, Value
+from fanfold.engine.tenant import TENANT
 
 CREATED = datetime(2026, 11, 30, 12, 0, 0, 123_000, tzinfo=UTC)
 
@@ -72,7 +72,7 @@ def finished_diamond() -> Run:
         request_hash="3b7e10c9f4a2d86573e01c9bb84fd26a90c5e7318d4b62fa07e95c1d3f8a6b24",
         created_at=CREATED,
         deadline=at(86_400_000),
-        place=Place(shard=0, hour=498_900),
+        slot=Slot(shard=0, hour=498_900),
         status=Status.SUCCEEDED,
         output=outputs["combine"],
         version=6,
@@ -184,7 +184,7 @@ def messages() -> SearchStrategy[Message]:
         accepted_at=times(),
         deadline=times(),
         queue_deadline=st.none() | times(),
-        place=st.none() | _places(),
+        slot=st.none() | _slots(),
         origin=st.none() | _origins(),
         outages=count,
     )
@@ -194,16 +194,16 @@ def _look_alike(ref: BlobRef) -> Json:
     return {"$ref": ref.key, "bytes": ref.bytes, "sha256": ref.sha256}
 
 
-def _places() -> SearchStrategy[Place]:
-    return st.builds(Place, shard=st.integers(0, 9), hour=st.integers(0, 10**6))
+def _slots() -> SearchStrategy[Slot]:
+    return st.builds(Slot, shard=st.integers(0, 9), hour=st.integers(0, 10**6))
 
 
-def _origins() -> SearchStrategy[Origin]:
-    return st.builds(Origin, run_id=texts(), from_step=texts(), checkpoints=blob_refs(), since=times())
+def _origins() -> SearchStrategy[ForkOrigin]:
+    return st.builds(ForkOrigin, run_id=texts(), from_step=texts(), checkpoints=blob_refs(), since=times())
 
 
-def _faults() -> SearchStrategy[Fault | None]:
-    return st.none() | st.builds(Fault, type=texts(), message=texts())
+def _faults() -> SearchStrategy[Failure | None]:
+    return st.none() | st.builds(Failure, type=texts(), message=texts())
 
 
 def _steps() -> SearchStrategy[StepState]:
@@ -265,7 +265,7 @@ def _runs(draw: st.DrawFn) -> Run:
         created_at=draw(times() | st.just(CREATED)),
         deadline=draw(times()),
         queue_deadline=draw(moments),
-        place=draw(st.none() | _places()),
+        slot=draw(st.none() | _slots()),
         status=status,
         reason=draw(st.none() | st.sampled_from(Reason)),
         error=draw(_faults()),
@@ -285,7 +285,9 @@ def _runs(draw: st.DrawFn) -> Run:
         journal=tuple(journal),
         sealed=draw(st.just(Sealed()) | sealed),
         signals=tuple(draw(st.lists(st.builds(Signal, seq=seqs, name=texts(), payload=values()), max_size=2))),
-        receipts=tuple(draw(st.lists(st.builds(Receipt, key=texts(), content=texts(), seq=seqs), max_size=2))),
+        receipts=tuple(
+            draw(st.lists(st.builds(IdempotencyRecord, key=texts(), content=texts(), seq=seqs), max_size=2))
+        ),
         paused_at=draw(moments),
         cancel_requested=draw(st.booleans()),
         origin=draw(st.none() | _origins()),

@@ -19,15 +19,16 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from fanfold import Client, emulator, local
-from fanfold.local import LocalStack
-from functions.engine.errors import InfrastructureError
-from functions.engine.message import DEAD, RESUME
-from functions.engine.ports import Bucket, RunKey
-from functions.engine.run import Run, Status
-from functions.runtime.api.reading import whole
-from functions.runtime.settings import Settings
-from functions.runtime.wiring import Aws, services
+from fanfold import Client
+from fanfold.engine.errors import InfrastructureError
+from fanfold.engine.ports import Bucket, RunKey
+from fanfold.engine.record.messages import DEAD, RESUME
+from fanfold.engine.record.run import Run, Status
+from fanfold.local import emulator, local_stack
+from fanfold.local.local_stack import LocalStack
+from fanfold.service.api.run_reader import whole
+from fanfold.service.settings import Settings
+from fanfold.service.wiring import Aws, services
 
 TENANT = "local"
 CLASS = "model"
@@ -188,9 +189,9 @@ class Site:
     def _url(self, role: str) -> str:
         return self.stack.queues[CLASS][role]
 
-    def places(self) -> int:
-        """How many queue places are taken, in all classes."""
-        return sum(asyncio.run(self.services.places.load(name)).depth for name in self.settings.classes)
+    def slots(self) -> int:
+        """How many queue slots are taken, in all classes."""
+        return sum(asyncio.run(self.services.slots.load(name)).depth for name in self.settings.classes)
 
     def queued(self) -> int:
         """How many runs are queued, by the rows of all that have not ended."""
@@ -252,7 +253,7 @@ class Site:
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)  # functions that ignored the first signal
         self.stack = replace(self.stack, pid=emulator.start(port, self.state, self._environ))
-        local.write(self.state, self.stack)
+        local_stack.write(self.state, self.stack)
 
 
 def until(true: Callable[[], bool], *, seconds: float, what: Callable[[], str]) -> None:

@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from functions.api import build
-from functions.runtime.settings import Settings
-from functions.runtime.wiring import Aws, Services, services
-from functions.runtime.worker.isolation import Isolation
-from functions.runtime.worker.process import Worker
+from fanfold.service.functions.api import build
+from fanfold.service.settings import Settings
+from fanfold.service.wiring import Aws, Services, services
+from fanfold.service.worker.isolation import Isolation
+from fanfold.service.worker.process import Worker
 from tests.support.http import Http
 
 Answer = dict[str, Any]

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from functions.adapters.marks import MemoryMarks
-from functions.adapters.memory import MemoryPlaces, MemoryQueue, MemoryRunStore, MemoryTokens
-from functions.engine.message import first_version
-from functions.engine.ports import Absent, Bucket, Replaces, RunKey
-from functions.engine.run import Place, Run, Status
-from functions.engine.terms import Terms
-from functions.runtime.settings import Settings
-from functions.runtime.sweeper.sweep import SweepReport, sweep
+from fanfold.adapters.aws.sweeper_state import MemorySweeperState
+from fanfold.adapters.memory import MemoryQueue, MemoryRunStore, MemorySlots, MemoryTokens
+from fanfold.engine.ports import Bucket, IfAbsent, IfVersion, RunKey
+from fanfold.engine.record.messages import first_version
+from fanfold.engine.record.run import Run, Slot, Status
+from fanfold.engine.rules.engine_limits import EngineLimits
+from fanfold.service.settings import Settings
+from fanfold.service.sweeper.sweep import SweepReport, sweep
 from tests.support.builders import a_token, an_envelope
 from tests.support.clock import FakeClock
 
-TERMS = Terms(
+LIMITS = EngineLimits(
     lease=timedelta(seconds=60),
     skew=timedelta(seconds=5),
     suspend_after=timedelta(seconds=5),
@@ -53,7 +53,7 @@ class Counted:
     settings: Settings
     runs: Any
     queue: Any
-    places: Any
+    slots: Any
     tokens: Any
     marks: Any
     clock: FakeClock
@@ -68,9 +68,9 @@ class Swept:
         self.runs = MemoryRunStore()
         self.queue = MemoryQueue(self.clock)
         limits = {name: c.max_queue_depth for name, c in self.settings.classes.items()}
-        self.places = MemoryPlaces(limits, self.settings.place_shards, hour_seconds=self.settings.place_hour_seconds)
+        self.slots = MemorySlots(limits, self.settings.slot_shards, hour_seconds=self.settings.slot_hour_seconds)
         self.tokens = MemoryTokens()
-        self.marks = MemoryMarks()
+        self.marks = MemorySweeperState()
         self.calls: Counter[str] = Counter()
         ports = {name: Calls(getattr(self, name), name, self.calls) for name in _PORTS}
         self.services = Counted(settings=self.settings, clock=self.clock, **ports)
@@ -84,37 +84,37 @@ class Swept:
 
     async def sweep(self) -> SweepReport:
         """One pass."""
-        return await sweep(self.services, TERMS, now=self.clock.now(), settle=_nothing_to_settle)
+        return await sweep(self.services, LIMITS, now=self.clock.now(), settle=_nothing_to_settle)
 
     async def submit(self, **given: Any) -> Run:
         """A place, and the row that has it; its envelope is anywhere."""
         self._numbers += 1
         now = self.clock.now()
-        place = (await self.places.reserve("model", now=now)).place
-        envelope = an_envelope(self._numbers, accepted_at=now, place=place, deadline=now + timedelta(days=300), **given)
+        slot = (await self.slots.reserve("model", now=now)).slot
+        envelope = an_envelope(self._numbers, accepted_at=now, slot=slot, deadline=now + timedelta(days=300), **given)
         run = replace(first_version(envelope), write_id=f"w{self._numbers:015d}")
-        await self.runs.put(run, Absent(), now=now)
+        await self.runs.put(run, IfAbsent(), now=now)
         return run
 
-    async def leave(self, run: Run) -> Place:
+    async def leave(self, run: Run) -> Slot:
         """The run leaves `queued`; its place, which somebody has to return now."""
         now = self.clock.now()
         ended = replace(
-            run, status=Status.SUCCEEDED, version=2, place=None, finished_at=now, expires_at=now + timedelta(days=30)
+            run, status=Status.SUCCEEDED, version=2, slot=None, finished_at=now, expires_at=now + timedelta(days=30)
         )
-        await self.runs.put(ended, Replaces(version=1, submission=run.submission), now=now)
-        assert run.place is not None
-        return run.place
+        await self.runs.put(ended, IfVersion(version=1, submission=run.submission), now=now)
+        assert run.slot is not None
+        return run.slot
 
-    async def queued(self) -> Mapping[Place, int]:
+    async def queued(self) -> Mapping[Slot, int]:
         """The queued rows by place."""
         keys = await self.runs.page("acme", Bucket.ACTIVE, limit=1_000_000)
         stored = self.runs.rows
         rows = [stored[RunKey(tenant=key.tenant, run_id=key.run_id)] for key in keys]
-        return Counter(run.place for run in rows if run.status is Status.QUEUED and run.place is not None)
+        return Counter(run.slot for run in rows if run.status is Status.QUEUED and run.slot is not None)
 
 
-_PORTS = ("runs", "queue", "places", "tokens", "marks")
+_PORTS = ("runs", "queue", "slots", "tokens", "marks")
 
 
 async def _nothing_to_settle(run: Run) -> bool:

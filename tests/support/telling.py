@@ -15,20 +15,20 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
-from fanfold.emf import MARK
-from functions.engine.errors import Throttled
-from functions.engine.message import RESUME, QueueName
-from functions.engine.ports import Replaces
-from functions.engine.run import Reason
-from functions.runtime import tally, telemetry
-from functions.runtime.metrics import Metric
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.sweeper.settle import Settler
-from functions.runtime.sweeper.sweep import sweep
-from functions.runtime.taskmodules import load_tasks
-from functions.runtime.terms import terms_of
-from functions.runtime.workflows import WorkflowCache
-from functions.tasks import registry
+from fanfold.engine.errors import Throttled
+from fanfold.engine.ports import IfVersion
+from fanfold.engine.record.messages import RESUME, QueueName
+from fanfold.engine.record.run import Reason
+from fanfold.local.emf import MARK
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.sweeper.expire_queued import QueueExpiry
+from fanfold.service.sweeper.sweep import sweep
+from fanfold.service.task_modules import load_tasks
+from fanfold.service.telemetry import metric_buffer, reporting
+from fanfold.service.telemetry.metrics import Metric
+from fanfold.service.workflow_cache import WorkflowCache
+from fanfold.tasks import registry
 from tests.simulation.schedule import play
 from tests.support.builders import a_token
 from tests.support.http import Http, memory_services, settings_with
@@ -44,14 +44,14 @@ def told(settings: Settings) -> Iterator[list[str]]:
     """The metrics lines that the code writes within, in the name of this deployment; they are there at the end."""
     lines: list[str] = []
     heard = io.StringIO()
-    telemetry.flush()  # what was counted before is nobody's
-    telemetry.configure(replace(settings, log_level="CRITICAL", debug_sample=0))
+    reporting.flush()  # what was counted before is nobody's
+    reporting.configure(replace(settings, log_level="CRITICAL", debug_sample=0))
     try:
         with redirect_stdout(heard):
             yield lines
-            telemetry.flush()
+            reporting.flush()
     finally:
-        telemetry.configure(Settings(debug_sample=0))
+        reporting.configure(Settings(debug_sample=0))
     lines += [line for line in heard.getvalue().splitlines() if MARK in line]
 
 
@@ -69,10 +69,10 @@ def of_schedules(wanted: Iterable[Metric]) -> None:
     missing = set(wanted)
     for seed in range(1, SEEDS):
         play(seed)
-        for (metric, of), values in tally.taken().items():
+        for (metric, of), values in metric_buffer.taken().items():
             missing.discard(metric)
             for value in values:
-                telemetry.observe(metric, value, of=of)
+                reporting.observe(metric, value, of=of)
         if not missing:
             return
     raise AssertionError(f"{SEEDS} schedules counted no {', '.join(missing)}")
@@ -94,7 +94,7 @@ def of_holders(settings: Settings, class_name: str) -> None:
         await asyncio.sleep(settings.lease_seconds)
         row = await world.row(held)
         taken = replace(row, version=row.version + 1, epoch=row.epoch + 1, owner="another", write_id="another")
-        condition = Replaces(version=row.version, submission=row.submission)
+        condition = IfVersion(version=row.version, submission=row.submission)
         await world.runs.put(taken, condition, now=world.services.clock.now())
         await task
         await world.queue.delete([message])
@@ -125,7 +125,9 @@ async def _dead_holder(world: World, document: dict[str, Any], lane: QueueName) 
     task.cancel()
     row = await world.row(envelope)
     worn = replace(row, version=row.version + 1, crashes=world.settings.max_crashes - 1, write_id="worn")
-    await world.runs.put(worn, Replaces(version=row.version, submission=row.submission), now=world.services.clock.now())
+    await world.runs.put(
+        worn, IfVersion(version=row.version, submission=row.submission), now=world.services.clock.now()
+    )
     end = world.services.clock.now() + timedelta(minutes=10)
     next_one: Process = world.process()
     while not (await world.row(envelope)).terminal and world.services.clock.now() < end:
@@ -140,11 +142,13 @@ async def _expired(world: World, document: dict[str, Any], settings: Settings) -
     """A run that nobody takes before its time in the queue is over: the sweeper settles it."""
     await world.services.tokens.put(a_token(tenant=TENANT))
     envelope = await world.submit(await world.register({**document, "name": "late", "queue_timeout": "1s"}))
-    settle = Settler(world.services, WorkflowCache(world.services.catalog, world.settings.classes), terms_of(settings))
+    settle = QueueExpiry(
+        world.services, WorkflowCache(world.services.catalog, world.settings.classes), engine_limits(settings)
+    )
     end = world.services.clock.now() + timedelta(hours=1)
     while not (await world.row(envelope)).terminal and world.services.clock.now() < end:
         await asyncio.sleep(60)
-        await sweep(world.services, terms_of(settings), now=world.services.clock.now(), settle=settle)
+        await sweep(world.services, engine_limits(settings), now=world.services.clock.now(), settle=settle)
     assert (await world.row(envelope)).reason is Reason.EXPIRED_IN_QUEUE
 
 

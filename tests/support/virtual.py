@@ -1,4 +1,4 @@
-"""Tests on virtual time: `fanfold.virtual`, and a decorator."""
+"""Tests on virtual time: `fanfold.testing.virtual_time`, and a decorator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fanfold.virtual import PROCESS, Stalled, VirtualClock, VirtualLoop, loop, run
+from fanfold.testing.virtual_time import PROCESS, Stalled, VirtualClock, VirtualLoop, loop, run
 
 __all__ = ["PROCESS", "Stalled", "VirtualClock", "VirtualLoop", "loop", "run", "virtually"]
 

@@ -10,35 +10,35 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from functions.adapters.items import from_item, to_item
-from functions.adapters.maprecords import MemoryMapRecords
-from functions.adapters.marks import MemoryMarks
-from functions.adapters.memory import (
+from fanfold.adapters.aws.map_records import MemoryMapRecords
+from fanfold.adapters.aws.run_items import from_item, to_item
+from fanfold.adapters.aws.seats import MemorySeats
+from fanfold.adapters.aws.secrets import MemorySecrets
+from fanfold.adapters.aws.sweeper_state import MemorySweeperState
+from fanfold.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
     MemoryFanOut,
-    MemoryPlaces,
     MemoryQueue,
     MemoryRunStore,
+    MemorySlots,
     MemoryTokens,
     RunCodec,
 )
-from functions.adapters.seats import MemorySeats
-from functions.adapters.secrets import MemorySecrets
-from functions.engine.message import Envelope, QueueName, Received, Wake, first_version
-from functions.engine.ports import Absent, Execution, Registered, RunKey
-from functions.engine.run import Run, Status
-from functions.engine.values import Json
-from functions.engine.workflow import Workflow, check, version_of
-from functions.runtime.settings import ClassSettings, Settings
-from functions.runtime.wiring import Services
-from functions.runtime.worker.attempts import Attempts
-from functions.runtime.worker.keeper import visibility_seconds
-from functions.runtime.worker.mapbatch import BatchEnd, MapBatches, Order
-from functions.runtime.worker.process import Worker
-from functions.runtime.worker.runner import Disposition, Done, Runner
-from functions.runtime.workflows import WorkflowCache
-from functions.tasks import registry
+from fanfold.engine.language.workflow import Workflow, check, version_of
+from fanfold.engine.payload import Json
+from fanfold.engine.ports import Execution, IfAbsent, Registered, RunKey
+from fanfold.engine.record.messages import Envelope, QueueName, Received, Wake, first_version
+from fanfold.engine.record.run import Run, Status
+from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.wiring import Services
+from fanfold.service.worker.map_batches import BatchEnd, MapBatches, Order
+from fanfold.service.worker.message_handler import Ack, Disposition, MessageHandler
+from fanfold.service.worker.process import Worker
+from fanfold.service.worker.task_runner import TaskRunner
+from fanfold.service.worker.visibility_extender import visibility_seconds
+from fanfold.service.workflow_cache import WorkflowCache
+from fanfold.tasks import registry
 from tests.support import probes
 from tests.support.clock import SeededIds
 from tests.support.faults import Faulty
@@ -57,7 +57,7 @@ def codec() -> RunCodec:
 class NoIsolation:
     """Suspects in a worker of the test's own process: nothing kills it."""
 
-    def __init__(self, runner: Runner | None = None) -> None:
+    def __init__(self, runner: MessageHandler | None = None) -> None:
         self.runner = runner
 
     async def handle(self, message: Any) -> Disposition:
@@ -100,7 +100,7 @@ class World:
         clock = VirtualClock()
         self.runs = MemoryRunStore(codec())
         self.queue = MemoryQueue(clock)
-        self.places = MemoryPlaces({name: c.max_queue_depth for name, c in self.settings.classes.items()})
+        self.slots = MemorySlots({name: c.max_queue_depth for name, c in self.settings.classes.items()})
         self.blobs = MemoryBlobs()
         self.map_records = MemoryMapRecords()
         self.rings = Faulty(self.queue)  # what maps elsewhere send
@@ -109,11 +109,11 @@ class World:
             settings=self.settings,
             runs=self.runs,
             queue=self.queue,
-            places=self.places,
+            slots=self.slots,
             blobs=self.blobs,
             catalog=MemoryCatalog(),
             tokens=MemoryTokens(),
-            marks=MemoryMarks(),
+            marks=MemorySweeperState(),
             secrets=MemorySecrets(),
             seats=MemorySeats(self.settings.max_watchers),
             map_records=self.map_records,
@@ -125,7 +125,7 @@ class World:
         self._batches = MapBatches(
             self.services,
             WorkflowCache(self.services.catalog, self.settings.classes),
-            Attempts(self.settings, clock),
+            TaskRunner(self.settings, clock),
         )
         self.log = probes.fresh_log()
         self._submitted = 0
@@ -171,20 +171,22 @@ class World:
             queue_deadline=None
             if workflow.queue_timeout_seconds is None
             else now + timedelta(seconds=workflow.queue_timeout_seconds),
-            place=(await self.places.reserve(workflow.class_name, now=now)).place,
+            slot=(await self.slots.reserve(workflow.class_name, now=now)).slot,
         )
         envelope = replace(envelope, **given)
         await self.queue.send(QueueName(class_name=envelope.class_name, role=envelope.lane), envelope)
         if row:
-            await self.runs.put(replace(first_version(envelope), write_id=self.services.ids.token()), Absent(), now=now)
+            await self.runs.put(
+                replace(first_version(envelope), write_id=self.services.ids.token()), IfAbsent(), now=now
+            )
         return envelope
 
-    def runner(self, name: str = "worker") -> Runner:
+    def runner(self, name: str = "worker") -> MessageHandler:
         """A runner of its own, as every process has."""
-        return Runner(
+        return MessageHandler(
             self.services,
             WorkflowCache(self.services.catalog, self.settings.classes),
-            Attempts(self.settings, self.services.clock),
+            TaskRunner(self.settings, self.services.clock),
             worker=name,
         )
 
@@ -253,12 +255,12 @@ class Process:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.runs, self.queue, self.places, self.blobs, self.catalog, self.map_records, self.fan_out = (
+        self.runs, self.queue, self.slots, self.blobs, self.catalog, self.map_records, self.fan_out = (
             Faulty(port)
             for port in (
                 world.runs,
                 world.queue,
-                world.places,
+                world.slots,
                 world.services.blobs,
                 world.services.catalog,
                 world.map_records,
@@ -269,19 +271,19 @@ class Process:
             world.services,
             runs=self.runs,
             queue=self.queue,
-            places=self.places,
+            slots=self.slots,
             blobs=self.blobs,
             catalog=self.catalog,
             map_records=self.map_records,
             fan_out=self.fan_out,
             ids=SeededIds(f"{world.seed}/{name}"),
         )
-        self.attempts = Attempts(world.settings, self.services.clock)
+        self.attempts = TaskRunner(world.settings, self.services.clock)
         self.runner = self.new_runner()
 
-    def new_runner(self, isolate: Any = None) -> Runner:
+    def new_runner(self, isolate: Any = None) -> MessageHandler:
         """Another runner in this process."""
-        return Runner(
+        return MessageHandler(
             self.services,
             WorkflowCache(self.services.catalog, self.world.settings.classes),
             self.attempts,
@@ -303,15 +305,15 @@ class Process:
             queue, limit=limit, wait_seconds=wait, visibility_seconds=visibility_seconds(self.world.settings)
         )
 
-    def take(self, message: Received, *, horizon: Any = None) -> asyncio.Task[Disposition]:
+    def take(self, message: Received, *, stop_before: Any = None) -> asyncio.Task[Disposition]:
         """Work on a message, in the background."""
-        return self.begin(self.runner.handle(message, horizon=horizon))
+        return self.begin(self.runner.handle(message, stop_before=stop_before))
 
     async def work(self, queue: QueueName = LANE) -> Disposition:
         """Receive one message (it must be there within 20 s), work on it, and settle it."""
         (message,) = await self.receive(queue, wait=20)
         what = await self.take(message)
-        if isinstance(what, Done):
+        if isinstance(what, Ack):
             await self.queue.delete([message])
         else:
             await self.queue.hide([message], seconds=what.seconds)
@@ -338,7 +340,7 @@ class Process:
 
     async def kill(self) -> None:
         """The process is gone at this moment: nothing it would still do is done."""
-        for port in (self.runs, self.queue, self.places, self.blobs, self.catalog, self.map_records, self.fan_out):
+        for port in (self.runs, self.queue, self.slots, self.blobs, self.catalog, self.map_records, self.fan_out):
             port.dead = True
         for task in loop().tasks_of(self.name):
             task.cancel()

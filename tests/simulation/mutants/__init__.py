@@ -42,13 +42,13 @@ from tests.simulation.mutants.operators import (
     keyed_moves_are_forgotten,
     waits_end_early,
 )
-from tests.simulation.mutants.places import (
+from tests.simulation.mutants.slots import (
     a_batch_mixes_up_its_answers,
-    nobody_repairs_places,
-    repairs_places_on_one_finding,
-    returns_a_place_again_when_unanswered,
-    returns_a_place_twice,
-    returns_the_place_of_an_unanswered_send,
+    nobody_repairs_slots,
+    repairs_slots_on_one_finding,
+    returns_a_slot_again_when_unanswered,
+    returns_a_slot_twice,
+    returns_the_slot_of_an_unanswered_send,
 )
 
 Mutant = Callable[[], AbstractContextManager[None]]
@@ -77,11 +77,11 @@ __all__ = [
     "interrupted_means_retried",
     "joins_do_not_wait",
     "keyed_moves_are_forgotten",
-    "nobody_repairs_places",
-    "repairs_places_on_one_finding",
-    "returns_a_place_again_when_unanswered",
-    "returns_a_place_twice",
-    "returns_the_place_of_an_unanswered_send",
+    "nobody_repairs_slots",
+    "repairs_slots_on_one_finding",
+    "returns_a_slot_again_when_unanswered",
+    "returns_a_slot_twice",
+    "returns_the_slot_of_an_unanswered_send",
     "rings_for_nobody",
     "starts_before_the_commit",
     "void_batches_are_worked_on",

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from functions.adapters import maprecords
-from functions.adapters.memory import MemoryFanOut
-from functions.engine.run import Run
-from functions.runtime.worker import mapbatch
+from fanfold.adapters.aws import map_records
+from fanfold.adapters.memory import MemoryFanOut
+from fanfold.engine.record.run import Run
+from fanfold.service.worker import map_batches
 
 
 @contextmanager
@@ -18,10 +18,10 @@ def batches_are_recorded_over() -> Iterator[None]:
     """A batch that comes twice replaces its record (R9)."""
 
     async def put(self: Any, key: Any, record: Any, *, expires_at: Any) -> None:
-        item = maprecords.to_item(key, record, expires_at=expires_at)
+        item = map_records.to_item(key, record, expires_at=expires_at)
         self._partitions.setdefault(key, {})[item["sk"]["S"]] = item
 
-    with patch.object(maprecords.MemoryMapRecords, "put", put):
+    with patch.object(map_records.MemoryMapRecords, "put", put):
         yield
 
 
@@ -50,5 +50,5 @@ def void_batches_are_worked_on() -> Iterator[None]:
         step = run.steps.get(order.step)
         return run.submission == order.submission and step is not None and step.map is not None
 
-    with patch.object(mapbatch, "_waits", waits):
+    with patch.object(map_batches, "_waits", waits):
         yield

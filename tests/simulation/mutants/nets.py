@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from functions.engine.message import Received
-from functions.engine.ports import RunKey
-from functions.engine.run import Run
-from functions.runtime.aftermath import Aftermath
-from functions.runtime.sweeper.sweep import _Pass
-from functions.runtime.worker import runner
-from functions.runtime.worker.shell import Lost
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.messages import Received
+from fanfold.engine.record.run import Run
+from fanfold.service.effects import EffectRunner
+from fanfold.service.sweeper.sweep import _Pass
+from fanfold.service.worker import message_handler
+from fanfold.service.worker.run_coordinator import OwnershipLost
 from tests.simulation import fleet
 
 
@@ -24,7 +24,7 @@ def rings_for_nobody() -> Iterator[None]:
     async def nothing(*args: Any, **given: Any) -> None:
         """Not a sound."""
 
-    with patch.object(Aftermath, "_ring", nothing), patch.object(_Pass, "ring_for_due", nothing):
+    with patch.object(EffectRunner, "_ring", nothing), patch.object(_Pass, "ring_for_due", nothing):
         yield
 
 
@@ -42,21 +42,24 @@ def dead_leases_are_nobodys_business() -> Iterator[None]:
 @contextmanager
 def an_envelope_without_a_row_is_dropped() -> Iterator[None]:
     """Only the API creates rows (R2)."""
-    hold = runner.Runner._hold
+    hold = message_handler.MessageHandler._hold
 
     async def only_rows(self: Any, base: Run, condition: Any, **given: Any) -> Any:
         if base.version == 1:
             row = await self._services.runs.get(RunKey(tenant=base.tenant, run_id=base.id), now=self._now())
             if row is None:
-                return Lost(run_id=base.id, row=None, held=True)
+                return OwnershipLost(run_id=base.id, row=None, held=True)
         return await hold(self, base, condition, **given)
 
-    after = runner.Runner._after
+    after = message_handler.MessageHandler._after
 
     def drop(self: Any, outcome: Any) -> Any:
-        return runner.Done() if isinstance(outcome, Lost) else after(self, outcome)
+        return message_handler.Ack() if isinstance(outcome, OwnershipLost) else after(self, outcome)
 
-    with patch.object(runner.Runner, "_hold", only_rows), patch.object(runner.Runner, "_after", drop):
+    with (
+        patch.object(message_handler.MessageHandler, "_hold", only_rows),
+        patch.object(message_handler.MessageHandler, "_after", drop),
+    ):
         yield
 
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from functions.engine import control, progress
-from functions.engine import decide as rules
-from functions.engine.draft import Draft
-from functions.engine.journal import EventType
-from functions.engine.run import Status, StepStatus
-from functions.engine.workflow import Workflow
-from functions.runtime.api import control as moves
+from fanfold.engine.language.workflow import Workflow
+from fanfold.engine.record.journal import EventType
+from fanfold.engine.record.run import Status, StepStatus
+from fanfold.engine.rules import decide as rules
+from fanfold.engine.rules import operations, scheduling
+from fanfold.engine.rules.draft import Draft
+from fanfold.service.api import control as moves
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def a_cancellation_is_not_heeded() -> Iterator[None]:
 
     def heedless(draft: Draft, workflow: Workflow, loaded: Any) -> None:
         if draft.status is Status.RUNNING:
-            progress.advance(draft, workflow, loaded)
+            scheduling.advance(draft, workflow, loaded)
 
     with patch.object(rules, "_go_on", heedless):
         yield
@@ -56,14 +56,14 @@ def a_cancellation_is_not_heeded() -> Iterator[None]:
 @contextmanager
 def a_redrive_begins_at_the_beginning() -> Iterator[None]:
     """It throws away what was done (R10)."""
-    with patch.object(control, "unfinished", lambda workflow, steps: list(workflow.steps)):
+    with patch.object(operations, "unfinished", lambda workflow, steps: list(workflow.steps)):
         yield
 
 
 @contextmanager
 def keyed_moves_are_forgotten() -> Iterator[None]:
     """A repeated signal is another one (R10)."""
-    with patch.object(control, "_remember", lambda draft, move: None):
+    with patch.object(operations, "_remember", lambda draft, move: None):
         yield
 
 
@@ -77,14 +77,14 @@ def an_unanswered_move_is_made_again() -> Iterator[None]:
 @contextmanager
 def a_resume_forgets_the_dead() -> Iterator[None]:
     """What ran when its holder died in a pause is taken for running (R10)."""
-    with patch.object(control, "interrupt_all", lambda draft, workflow: None):
+    with patch.object(operations, "interrupt_all", lambda draft, workflow: None):
         yield
 
 
 @contextmanager
 def waits_end_early() -> Iterator[None]:
     """Timers and waits are over when their run is looked at."""
-    start = progress._start_what_can
+    start = scheduling._start_what_can
 
     def hasty(draft: Draft, workflow: Workflow, loaded: Any) -> bool:
         for name, state in list(draft.steps.items()):
@@ -92,7 +92,7 @@ def waits_end_early() -> Iterator[None]:
                 draft.step(name, due_at=draft.now)
         return start(draft, workflow, loaded)
 
-    with patch.object(progress, "_start_what_can", hasty):
+    with patch.object(scheduling, "_start_what_can", hasty):
         yield
 
 

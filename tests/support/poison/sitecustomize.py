@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-SHELL = "functions.runtime.worker.shell"
+SHELL = "fanfold.service.worker.run_coordinator"
 GORGE_BYTES = 128_000_000
 
 

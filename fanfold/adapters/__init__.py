@@ -1,0 +1,1 @@
+"""The engine's ports, on AWS and in memory."""

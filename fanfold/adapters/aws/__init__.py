@@ -1,0 +1,1 @@
+"""The engine's ports on AWS: one module per service or port."""

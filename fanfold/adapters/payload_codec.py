@@ -1,0 +1,67 @@
+"""Payloads and maps as the lists that records and messages hold them as."""
+
+from __future__ import annotations
+
+from fanfold.engine.language.maps import ItemError, MapState, Via
+from fanfold.engine.payload import BlobRef, Json, Value
+
+
+def value_to_list(value: Value) -> Json:
+    """A payload so that no user's value looks like a reference: None, `[json]` or `[key, bytes, sha256]`."""
+    if value is None:
+        return None
+    if isinstance(value, BlobRef):
+        return [value.key, value.bytes, value.sha256]
+    return [value]
+
+
+def value_from_list(packed: Json) -> Value:
+    """What `value_to_list` packed."""
+    if packed is None:
+        return None
+    if len(packed) == 3:
+        return BlobRef(key=packed[0], bytes=packed[1], sha256=packed[2])
+    return packed[0]
+
+
+def map_to_list(state: MapState) -> list[Json]:
+    """What a record holds of a map, as a list."""
+    return [
+        state.via.value,
+        state.items,
+        state.batch_size,
+        state.batches_at_once,
+        value_to_list(state.plan),
+        state.looks,
+        state.failed,
+        [item_error_to_list(error) for error in state.errors],
+        # Only where it says something: a record is not longer for what hardly ever happens.
+        *([state.again] if state.again else []),
+    ]
+
+
+def map_from_list(packed: list[Json]) -> MapState:
+    """What `map_to_list` packed."""
+    via, items, batch_size, batches_at_once, plan, looks, failed, errors, *rest = packed
+    (again,) = rest or (0,)
+    return MapState(
+        via=Via(via),
+        items=items,
+        batch_size=batch_size,
+        batches_at_once=batches_at_once,
+        plan=value_from_list(plan),
+        looks=looks,
+        failed=failed,
+        errors=tuple(item_error_from_list(error) for error in errors),
+        again=again,
+    )
+
+
+def item_error_to_list(error: ItemError) -> list[Json]:
+    """Why an item of a map failed: index, type, message."""
+    return [error.index, error.type, error.message]
+
+
+def item_error_from_list(packed: list[Json]) -> ItemError:
+    """What `item_error_to_list` packed."""
+    return ItemError(index=packed[0], type=packed[1], message=packed[2])

@@ -1,0 +1,322 @@
+"""The part of a run's record that only this code reads: compact JSON, deflated with a preset dictionary.
+
+Lists instead of objects, times as differences, steps named by their position: a finished diamond with its whole
+journal stays within one write unit of 1,024 bytes. What a blob means is fixed by the schema number beside it; the
+dictionary belongs to the number too and must never change under it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from fanfold.adapters.payload_codec import map_from_list, map_to_list, value_from_list, value_to_list
+from fanfold.engine.payload import BlobRef, Json
+from fanfold.engine.record.journal import Entry, EventType
+from fanfold.engine.record.run import (
+    Failure,
+    ForkOrigin,
+    IdempotencyRecord,
+    Reason,
+    Run,
+    Sealed,
+    Signal,
+    Slot,
+    StepState,
+    StepStatus,
+)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Positions in these lists are what schema 1 stores: append, never reorder.
+_EVENTS: Final = (
+    EventType.RUN_ACCEPTED,
+    EventType.RUN_CLAIMED,
+    EventType.STEP_STARTED,
+    EventType.STEP_SUCCEEDED,
+    EventType.RUN_SUCCEEDED,
+    EventType.STEP_FAILED,
+    EventType.STEP_RETRY_SCHEDULED,
+    EventType.STEP_INTERRUPTED,
+    EventType.STEP_SKIPPED,
+    EventType.STEP_CANCELLED,
+    EventType.STEP_EMITTED,
+    EventType.RUN_SUSPENDED,
+    EventType.RUN_PAUSED,
+    EventType.RUN_RESUMED,
+    EventType.RUN_REDRIVEN,
+    EventType.RUN_CANCEL_REQUESTED,
+    EventType.RUN_FAILED,
+    EventType.RUN_CANCELLED,
+    EventType.MAP_STARTED,
+    EventType.MAP_FINISHED,
+    EventType.SIGNAL_RECEIVED,
+)
+_STEP_STATUSES: Final = (
+    StepStatus.PENDING,
+    StepStatus.RUNNING,
+    StepStatus.RETRYING,
+    StepStatus.SUCCEEDED,
+    StepStatus.FAILED,
+    StepStatus.SKIPPED,
+    StepStatus.CANCELLED,
+    StepStatus.WAITING,
+)
+_EVENT_CODES: Final = {event: code for code, event in enumerate(_EVENTS)}
+_STEP_CODES: Final = {status: code for code, status in enumerate(_STEP_STATUSES)}
+
+# What records are full of; the likeliest last, where a reference to it is shortest.
+_DICTIONARIES: Final[Mapping[int, bytes]] = {
+    1: (
+        b'attempts_exhaustedexpired_in_queuestep_failedtimed_out"delay_seconds":"error":{"type":"interrupted"'
+        b',"message":"the worker died"files/inputs/outputs/"$ref":"sha256":"bytes":"url":"https://http://'
+        b'"role":"user","content":"assistant""system""model":"usage":{"input_tokens":"output_tokens":"total_tokens":'
+        b'"stop_reason":"end_turn""name":"value":"items":"index":"count":"result":"status":"id":"data":"title":'
+        b'"summary":"description":truefalsenull"leader""security""tester""verdict""review""approval""tiny""hello""core'
+        b'"high""low""harness""prompt":"message":"text":"echo":"left":"right":"seed":"combine":"input":{"output":'
+        b'["diamond","model","normal",[{"model","normal",[{}],{},86400000,null,[0,490000],null,null,[{"'
+        b',null,null,null,null],null,1,null,,0,{"seed":[3,1,0,0,],null,[3,1,0,0,"right":[3,1,0,0,"left":[3,1,0,0,'
+        b'"combine":[3,1,0,0,],null,[{}]],null,[null]}]]},1,[[0,0],[1,],[2,0,0,1],[3,0,0,1],[2,0,1,1],[2,0,2,1],'
+        b"[3,0,1,1],[3,0,2,1],[2,0,3,1],[3,0,3,1],[4,0]],[]]"
+    )
+}
+
+_to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def to_ms(moment: datetime) -> int:
+    """Whole milliseconds since the epoch."""
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def from_ms(ms: int) -> datetime:
+    """The time that many milliseconds after the epoch, UTC."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def deflate(value: Json, *, schema: int) -> bytes:
+    """A JSON value, compact and compressed. Raises ValueError or TypeError for what is no JSON."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, zdict=_DICTIONARIES[schema])
+    return packer.compress(_to_json(value).encode("ascii")) + packer.flush()
+
+
+def inflate(data: bytes, *, schema: int) -> Json:
+    """What `deflate` made. Raises zlib.error for damaged bytes."""
+    return json.loads(zlib.decompressobj(zlib.MAX_WBITS, zdict=_DICTIONARIES[schema]).decompress(data))
+
+
+def encode(run: Run, *, schema: int = 1) -> bytes:
+    """The blob of a run: all that its item does not hold in attributes of their own."""
+    base = to_ms(run.created_at)
+    positions = {name: position for position, name in enumerate(run.steps)}
+    return deflate(
+        [
+            run.workflow,
+            run.class_name,
+            run.lane,
+            value_to_list(run.input),
+            dict(run.tags),
+            to_ms(run.deadline) - base,
+            _offset(run.queue_deadline, base),
+            None if run.slot is None else [run.slot.shard, run.slot.hour],
+            None if run.reason is None else run.reason.value,
+            None if run.error is None else [run.error.type, run.error.message],
+            value_to_list(run.output),
+            run.try_number,
+            _offset(run.due_at, base),
+            _offset(run.started_at, base),
+            _offset(run.finished_at, base),
+            _offset(run.expires_at, base),
+            run.crashes,
+            {name: step_to_list(step, base) for name, step in run.steps.items()},
+            run.journal[0].seq if run.journal else 0,
+            journal_to_list(run.journal, base, positions),
+            [run.sealed.newest, run.sealed.last_seq, run.sealed.statuses] if run.sealed.newest else None,
+            *_rare_to_list(run, base),
+        ],
+        schema=schema,
+    )
+
+
+def decode(blob: bytes, *, schema: int, created_at: datetime, **native: Any) -> Run:
+    """The run of a blob and the fields its item holds itself."""
+    base = to_ms(created_at)
+    (
+        workflow, class_name, lane, given, tags, deadline, queue_deadline, slot, reason, error, output, try_number,
+        due_at, started_at, finished_at, expires_at, crashes, steps, first_seq, journal, sealed,
+        *rare,
+    ) = inflate(blob, schema=schema)  # fmt: skip
+    return Run(
+        workflow=workflow,
+        class_name=class_name,
+        lane=lane,
+        input=value_from_list(given),
+        tags=tags,
+        created_at=created_at,
+        deadline=from_ms(base + deadline),
+        queue_deadline=_moment(queue_deadline, base),
+        slot=None if slot is None else Slot(shard=slot[0], hour=slot[1]),
+        reason=None if reason is None else Reason(reason),
+        error=None if error is None else Failure(type=error[0], message=error[1]),
+        output=value_from_list(output),
+        try_number=try_number,
+        due_at=_moment(due_at, base),
+        started_at=_moment(started_at, base),
+        finished_at=_moment(finished_at, base),
+        expires_at=_moment(expires_at, base),
+        crashes=crashes,
+        steps={name: step_from_list(step, base) for name, step in steps.items()},
+        journal=journal_from_list(journal, first_seq, base, list(steps)),
+        sealed=Sealed() if sealed is None else Sealed(newest=sealed[0], last_seq=sealed[1], statuses=sealed[2]),
+        **_rare_from_list(rare, base),
+        **native,
+    )
+
+
+def _rare_to_list(run: Run, base: int) -> list[Json]:
+    """What few runs have, in one object, so that the others don't pay for it."""
+    rare: dict[str, Json] = {}
+    if run.signals:
+        rare["signals"] = [[signal.seq, signal.name, value_to_list(signal.payload)] for signal in run.signals]
+    if run.receipts:
+        rare["receipts"] = [[receipt.key, receipt.content, receipt.seq] for receipt in run.receipts]
+    if run.not_before is not None:
+        rare["from"] = _offset(run.not_before, base)
+    if run.paused_at is not None:
+        rare["paused"] = _offset(run.paused_at, base)
+    if run.cancel_requested:
+        rare["cancel"] = True
+    if run.origin is not None:
+        rare["origin"] = origin_to_list(run.origin)
+    return [rare] if rare else []
+
+
+def _rare_from_list(packed: list[Json], base: int) -> dict[str, Any]:
+    rare = packed[0] if packed else {}
+    return {
+        "signals": tuple(
+            Signal(seq=seq, name=name, payload=value_from_list(payload))
+            for seq, name, payload in rare.get("signals", ())
+        ),
+        "receipts": tuple(
+            IdempotencyRecord(key=key, content=content, seq=seq) for key, content, seq in rare.get("receipts", ())
+        ),
+        "not_before": _moment(rare.get("from"), base),
+        "paused_at": _moment(rare.get("paused"), base),
+        "cancel_requested": rare.get("cancel", False),
+        "origin": None if "origin" not in rare else origin_from_list(rare["origin"]),
+    }
+
+
+def origin_to_list(origin: ForkOrigin) -> list[Json]:
+    """What a fork goes on from: run, step, checkpoints as `value_to_list` has them, milliseconds."""
+    return [origin.run_id, origin.from_step, value_to_list(origin.checkpoints), to_ms(origin.since)]
+
+
+def origin_from_list(packed: list[Json]) -> ForkOrigin:
+    """What `origin_to_list` packed."""
+    run_id, from_step, (key, size, sha256), since = packed
+    checkpoints = BlobRef(key=key, bytes=size, sha256=sha256)
+    return ForkOrigin(run_id=run_id, from_step=from_step, checkpoints=checkpoints, since=from_ms(since))
+
+
+def _offset(moment: datetime | None, base: int) -> int | None:
+    return None if moment is None else to_ms(moment) - base
+
+
+def _moment(offset: int | None, base: int) -> datetime | None:
+    return None if offset is None else from_ms(base + offset)
+
+
+def step_to_list(step: StepState, base: int) -> list[Json]:
+    """A step as a list, without the defaults it ends in; times relative to `base` (ms since the epoch)."""
+    started = _offset(step.started_at, base)
+    finished = _offset(step.finished_at, base)
+    if finished is not None:
+        finished -= started or 0
+    row: list[Json] = [
+        _STEP_CODES[step.status],
+        step.attempts,
+        step.failures,
+        step.interruptions,
+        started,
+        finished,
+        value_to_list(step.output),
+        _offset(step.due_at, base),
+        _step_error(step, base),
+        None if step.map is None else map_to_list(step.map),
+    ]
+    while row and (row[-1] is None or (len(row) <= 4 and row[-1] == 0)):  # defaults, and most steps end in them
+        row.pop()
+    return row
+
+
+def step_from_list(row: list[Json], base: int) -> StepState:
+    """What `step_to_list` packed."""
+    padded = row + [None] * (10 - len(row))
+    status, attempts, failures, interruptions, started, finished, output, due_at, error, mapped = padded
+    return StepState(
+        status=_STEP_STATUSES[status or 0],
+        attempts=attempts or 0,
+        failures=failures or 0,
+        interruptions=interruptions or 0,
+        started_at=_moment(started, base),
+        finished_at=None if finished is None else from_ms(base + (started or 0) + finished),
+        due_at=_moment(due_at, base),
+        output=value_from_list(output),
+        error=None if error is None else Failure(type=error[0], message=error[1]),
+        map=None if mapped is None else map_from_list(mapped),
+        missing_since=from_ms(base + error[2]) if error is not None and len(error) > 2 else None,
+    )
+
+
+def _step_error(step: StepState, base: int) -> list[Json] | None:
+    """Type and message, and since when the step's task is missing where it is: older code reads the first two."""
+    if step.error is None:
+        return None
+    since = _offset(step.missing_since, base)
+    return [step.error.type, step.error.message, *([] if since is None else [since])]
+
+
+def journal_to_list(journal: tuple[Entry, ...], base: int, positions: Mapping[str, int]) -> list[Json]:
+    """Entries as lists: times as differences, steps by their position where they have one. ValueError for a gap."""
+    rows: list[Json] = []
+    before = base
+    for seq, entry in enumerate(journal, start=journal[0].seq if journal else 0):
+        if entry.seq != seq:
+            raise ValueError(f"the journal has {entry.seq} where {seq} must be")
+        at = to_ms(entry.at)
+        # A step by its position; one that is not among the run's steps by its name.
+        step = entry.step if entry.step is None else positions.get(entry.step, entry.step)
+        data = None if entry.data is None else dict(entry.data)
+        row: list[Json] = [_EVENT_CODES[entry.type], at - before, step, entry.attempt, data, entry.write_id]
+        while row[-1] is None:
+            row.pop()
+        rows.append(row)
+        before = at
+    return rows
+
+
+def journal_from_list(rows: list[list[Json]], first_seq: int, base: int, names: list[str]) -> tuple[Entry, ...]:
+    """What `journal_to_list` packed."""
+    entries: list[Entry] = []
+    at = base
+    for seq, row in enumerate(rows, start=first_seq):
+        code, elapsed, step, attempt, data, write_id = row + [None] * (6 - len(row))
+        at += elapsed
+        entries.append(
+            Entry(
+                seq=seq,
+                at=from_ms(at),
+                type=_EVENTS[code],
+                step=names[step] if isinstance(step, int) else step,
+                attempt=attempt,
+                data=data,
+                write_id=write_id,
+            )
+        )
+    return tuple(entries)

@@ -1,0 +1,1 @@
+"""The constructs that a stack is composed of."""

@@ -1,0 +1,85 @@
+"""The API: three functions behind an HTTP API or a REST API, whichever the deployment has, and its access log."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration
+from constructs import Construct
+
+from fanfold.cdk.api_gateway import ApiGateway
+from fanfold.cdk.function import Function, Package
+from fanfold.cdk.http_api import HttpDoor
+from fanfold.cdk.rest_api import RestDoor
+from fanfold.cdk.vended import vended_log_group
+from infra.config import Config
+
+TIMEOUTS = {"http": Duration.seconds(29), "rest": Duration.seconds(28)}
+"""Less than the 30 s (HTTP API) or 29 s (REST API) after which API Gateway answers by itself: ours comes first."""
+
+WATCH_MB = 512
+"""Half of the API's: who waits pays for what lies idle. Big values go through it unread, 50 MB of them at most."""
+
+
+class Api(Construct):
+    """Exposes `url` (ending in a slash), the three functions, and the `door` in front of them."""
+
+    def __init__(self, scope: Construct, name: str, *, config: Config, package: Package) -> None:
+        super().__init__(scope, name)
+        self.function = Function(
+            self,
+            "Api",
+            module="api",
+            package=package,
+            timeout=TIMEOUTS[config.api],
+            memory_mb=1_024,
+            description="Answers the HTTP API",
+            reserved_concurrency=config.reserved.get("api"),
+        )
+        self.watch = Function(
+            self,
+            "Watch",
+            module="watch",
+            package=package,
+            timeout=TIMEOUTS[config.api],
+            memory_mb=WATCH_MB,
+            description="Shows runs and their events, and waits for them",
+            reserved_concurrency=config.reserved.get("watch"),
+        )
+        self.authorizer = Function(
+            self,
+            "Authorizer",
+            module="authorizer",
+            package=package,
+            timeout=Duration.seconds(10),
+            memory_mb=512,
+            description="Turns a bearer token into a tenant and scopes",
+            reserved_concurrency=config.reserved.get("authorizer"),
+        )
+        self.log_group = vended_log_group(self, "AccessLogs", of="apis", package=package)
+        self.door = self._door(config)
+
+    @property
+    def url(self) -> str:
+        """The base URL, ending in a slash; paths of the API are relative to it."""
+        return self.door.url
+
+    def _door(self, config: Config) -> ApiGateway:
+        if config.api == "rest":
+            return RestDoor(
+                self,
+                function=self.function,
+                watch=self.watch,
+                authorizer=self.authorizer,
+                log_group=self.log_group,
+                requests_per_second=config.requests_per_second,
+                burst=config.burst,
+                emulated=config.local,
+            )
+        return HttpDoor(
+            self,
+            function=self.function,
+            watch=self.watch,
+            authorizer=self.authorizer,
+            log_group=self.log_group,
+            requests_per_second=config.requests_per_second,
+            burst=config.burst,
+        )

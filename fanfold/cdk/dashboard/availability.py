@@ -1,0 +1,37 @@
+"""Are users served?"""
+
+from __future__ import annotations
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from fanfold.cdk.dashboard.inputs import Facts, graph, text
+from fanfold.service.telemetry.metrics import Metric, Refusal
+
+QUESTION = "Are users served?"
+
+
+def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
+    """Requests, how fast they were answered, runs accepted and refused."""
+    reasons = [facts.own(Metric.REFUSALS, reason.value) for reason in Refusal]
+    return [
+        [
+            text(
+                QUESTION,
+                "Answers of 500 and more are ours to mend; of 400 and more, callers' mistakes and refusals (429).",
+                "`queue_full`: more came than workers do. `rate_limited`: one tenant sends too fast.",
+                "`unavailable`: a service of AWS refused or failed.",
+            )
+        ],
+        [
+            graph("Requests", facts.door.requests, *facts.door.errors, width=6, unit="in 5 min"),
+            graph("Answered within", *(facts.door.latency(p) for p in ("p50", "p95", "p99")), width=6, unit="ms"),
+            graph(
+                "Runs accepted",
+                *(facts.own(Metric.RUNS_ACCEPTED, name) for name in facts.classes),
+                width=6,
+                unit="in 5 min",
+                stacked=True,
+            ),
+            graph("Submits refused", facts.own(Metric.RUNS_REFUSED), *reasons, width=6, unit="in 5 min"),
+        ],
+    ]

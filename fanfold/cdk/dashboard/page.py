@@ -1,0 +1,45 @@
+"""The dashboard: one page, five questions in the order in which an operator asks them (`fanfold.cdk.dashboard`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from fanfold.cdk.api_gateway import ApiGateway
+from fanfold.cdk.dashboard import availability, cost, latency, risk, throughput
+from fanfold.cdk.dashboard.inputs import Facts
+from fanfold.cdk.function import Function
+from fanfold.cdk.queues import Queues
+from infra.config import Config
+
+QUESTIONS = (availability, throughput, latency, cost, risk)
+
+
+class Dashboard(Construct):
+    """Users served, work done, in time, at what cost, and what is about to break."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        functions: Mapping[str, Function],
+        queues: Mapping[str, Queues],
+        door: ApiGateway,
+        config: Config,
+    ) -> None:
+        super().__init__(scope, name)
+        facts = Facts(config=config, functions=functions, queues=queues, door=door)
+        page = cloudwatch.Dashboard(
+            self,
+            "Page",
+            default_interval=Duration.hours(3),
+            # Else a long time shown makes periods longer, and what is said to be per five minutes is not.
+            period_override=cloudwatch.PeriodOverride.INHERIT,
+        )
+        for question in QUESTIONS:
+            for row in question.rows(facts):
+                page.add_widgets(*row)

@@ -1,0 +1,166 @@
+"""Whether what ships can be imported with what ships: nothing is deployed whose modules need other packages.
+
+The functions have Python's own library, their own code, the layer's packages and what Lambda's runtime brings. This
+machine has more, so an import that works here need not work there. Two looks: every module of tasks and every entry
+point is really imported, by this interpreter, in a process that refuses all other packages; and the imports in the text
+of what ships are looked up, because one inside a function only fails when that is called.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from fanfold.cdk.shipped import SHIPPED
+
+RUNTIME_NAMES = frozenset({"boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six"})
+"""Lambda's Python runtimes include Boto3 and what it needs (AWS Lambda Developer Guide, "Building with Python")."""
+
+_REMOVED = """
+aifc asynchat asyncore audioop cgi cgitb chunk crypt distutils imghdr imp lib2to3 mailcap msilib nis nntplib ossaudiodev
+pipes smtpd sndhdr spwd sunau telnetlib uu xdrlib
+"""
+REMOVED_NAMES = frozenset(_REMOVED.split())
+"""Of Python 3.11's library, what 3.13 does not have any more (What's New in Python 3.12 and 3.13)."""
+
+_PROBE = """
+import importlib, importlib.abc, json, sys
+root, names = sys.argv[1], frozenset(json.loads(sys.argv[2])) | sys.stdlib_module_names
+names |= {"functions", "fanfold"}
+parts = json.loads(sys.argv[3])
+
+class Only(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        # Python's own library has one module more, named after the machine.
+        if name.partition(".")[0] not in names and not name.startswith("_sysconfigdata_"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name.startswith("fanfold.") and ".".join(name.split(".")[:2]) not in parts:
+            raise ModuleNotFoundError(f"{name!r} does not ship", name=name)
+        return None
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, root)
+sys.meta_path.insert(0, Only())
+found = {}
+try:
+    from fanfold.tasks import registry
+    found = {module.name: module.error for module in registry.broken()}
+except BaseException as error:
+    found["fanfold.tasks.registry"] = f"{type(error).__name__}: {error}"
+for entry in ENTRIES:
+    try:
+        importlib.import_module(f"functions.{entry}")
+    except BaseException as error:
+        found[f"functions.{entry}"] = f"{type(error).__name__}: {error}"
+sys.__stdout__.write("\\n" + json.dumps(found))
+"""
+_SECONDS = 120
+PARTS = frozenset(path.removesuffix(".py").replace("/", ".") for path in SHIPPED if path.startswith("fanfold/"))
+"""The parts of this library that ship."""
+
+
+class NotImportable(ValueError):
+    """What would be deployed can't be imported there."""
+
+
+@cache
+def check_imports(root: Path, lock: Path) -> None:
+    """Raises `NotImportable`, with every module and the reason, unless all that ships from `root` can be imported.
+
+    The packages are those that `lock` pins, by the names they have on this machine, where they must be installed.
+    """
+    names = RUNTIME_NAMES | _provided(_pinned(lock.read_text(encoding="utf-8")))
+    found = _tried(root, names) | dict(_in_text(root, names))
+    if found:
+        told = "".join(f"\n  {module}: {why}" for module, why in sorted(found.items()))
+        raise NotImportable(
+            f"Not deployed, for these modules could not be imported with the packages of {lock.name}:{told}\n"
+            "  A package more goes into infra/layer.in, then `make lock`. What is optional stands in a `try` that"
+            " expects ImportError."
+        )
+
+
+def _pinned(lock: str) -> frozenset[str]:
+    """The names of a lock's distributions, normalized."""
+    return frozenset(_normal(name) for name in re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==", lock, re.M))
+
+
+def _provided(pinned: Collection[str]) -> frozenset[str]:
+    """What these distributions are imported as."""
+    installed: Mapping[str, list[str]] = importlib.metadata.packages_distributions()
+    here = {name for name, by in installed.items() if any(_normal(each) in pinned for each in by)}
+    # One that is not installed on this machine can't tell: most are imported as they are called.
+    return frozenset(here | {name.replace("-", "_") for name in pinned})
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _tried(root: Path, names: Collection[str]) -> dict[str, str]:
+    entries = sorted(path.stem for path in (root / "functions").glob("*.py") if path.stem != "__init__")
+    script = f"ENTRIES = {entries!r}\n{_PROBE}"
+    asked = subprocess.run(
+        [sys.executable, "-I", "-c", script, str(root), json.dumps(sorted(names)), json.dumps(sorted(PARTS))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+    if asked.returncode != 0 or not asked.stdout:  # a module that ends or kills the process that imports it
+        return {"functions": f"importing ended the process (status {asked.returncode}): {asked.stderr[-500:].strip()}"}
+    found: dict[str, str] = json.loads(asked.stdout.splitlines()[-1])
+    return found
+
+
+def _in_text(root: Path, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    known = (sys.stdlib_module_names - REMOVED_NAMES) | {"functions", "fanfold"} | set(names) | PARTS
+    for path in sorted(path for shipped in SHIPPED for path in _modules(root / shipped)):
+        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue  # its import has said so
+        unknown = sorted({name for name in _imported(tree.body) if name not in known})
+        if unknown:
+            yield module, f"imports {', '.join(unknown)}, which the functions do not have"
+
+
+def _imported(body: Collection[ast.AST]) -> Iterator[str]:
+    """The packages that statements import, at any depth, but where a failure is expected or nothing is executed."""
+    for node in body:
+        match node:
+            case ast.Import():
+                yield from (_package(alias.name) for alias in node.names)
+            case ast.ImportFrom() if node.level == 0 and node.module:
+                yield _package(node.module)
+            case ast.Try() if any(_expects_it(handler) for handler in node.handlers):
+                yield from _imported([*node.handlers, *node.orelse, *node.finalbody])
+            case ast.If() if "TYPE_CHECKING" in ast.unparse(node.test):
+                yield from _imported(node.orelse)
+            case _:
+                yield from _imported(list(ast.iter_child_nodes(node)))
+
+
+def _modules(path: Path) -> Iterator[Path]:
+    return path.rglob("*.py") if path.is_dir() else iter([path])
+
+
+def _package(module: str) -> str:
+    """The package that brings a module; of this library the part that does."""
+    first, *more = module.split(".")
+    return f"{first}.{more[0]}" if first == "fanfold" and more else first
+
+
+def _expects_it(handler: ast.ExceptHandler) -> bool:
+    said = "" if handler.type is None else ast.unparse(handler.type)
+    return handler.type is None or bool(
+        re.search(r"\b(ImportError|ModuleNotFoundError|Exception|BaseException)\b", said)
+    )

@@ -1,0 +1,1 @@
+"""Which runs are accepted: lanes, slots and estimates."""

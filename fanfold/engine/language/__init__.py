@@ -1,0 +1,1 @@
+"""Workflow documents: how they are checked, read and evaluated."""

@@ -1,0 +1,1 @@
+"""What happens to a run next: the decision and everything it is made of."""

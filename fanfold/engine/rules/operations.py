@@ -1,0 +1,275 @@
+"""What operators do to a run: cancel, pause, resume, signal, redrive, each a move on the record as it stands (R10).
+
+None of them starts an attempt or touches the lease: that is its holder's. Each leaves the record so
+that whoever holds it, or claims it next, goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from fanfold.engine.errors import KeyReused, SignalsFull
+from fanfold.engine.language.waits import WaitSignal, WaitUntil
+from fanfold.engine.language.workflow import OnFailure, Workflow
+from fanfold.engine.payload import BlobRef, Json, Loaded, Value
+from fanfold.engine.record.journal import EventType
+from fanfold.engine.record.run import (
+    IdempotencyRecord,
+    Operation,
+    Run,
+    Signal,
+    Status,
+    StepState,
+    StepStatus,
+    check_operation,
+)
+from fanfold.engine.record.steps import Steps
+from fanfold.engine.rules.draft import Draft
+from fanfold.engine.rules.effects import SendEnvelope, SendWake
+from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.engine.rules.interruption import interrupt_all
+from fanfold.engine.rules.lease import held
+
+MAX_SIGNALS = 100
+"""Signals a run may hold that no wait has taken yet: so many under the names that its workflow waits for, and so many
+under all other names. The first of a name that is waited for is always held."""
+
+MAX_RECEIPTS = 100
+"""Keyed moves a run remembers: what is repeated is repeated soon."""
+
+
+def carry_out(draft: Draft, workflow: Workflow, move: Move, loaded: Loaded) -> None:
+    """Make an operator's move; a move that changes nothing any more, changes nothing.
+
+    Raises `WrongState`, `SignalsFull` or `KeyReused`.
+    """
+    draft.by_operator = True
+    if replayed(draft.run, move) is not None:
+        return
+    match move:
+        case CancelAsked():
+            _cancel(draft, move)
+        case PauseAsked():
+            _pause(draft, move)
+        case ResumeAsked():
+            _resume(draft, workflow, move)
+        case Signalled():
+            _signal(draft, workflow, move)
+        case RedriveAsked():
+            _redrive(draft, workflow, move, loaded)
+
+
+def replayed(run: Run, move: Move) -> IdempotencyRecord | None:
+    """What is remembered of a keyed move that was carried out before. Raises `KeyReused` when it said something else.
+
+    Only the last moves are remembered.
+    """
+    keyed = _keyed(move)
+    if keyed is None:
+        return None
+    found = next((receipt for receipt in run.receipts if receipt.key == keyed.key), None)
+    if found is not None and found.content != keyed.content:
+        raise KeyReused("this idempotency key came before, with another body")
+    return found
+
+
+def _keyed(move: Move) -> Keyed | None:
+    return move.keyed if isinstance(move, Signalled | RedriveAsked) else None
+
+
+def _remember(draft: Draft, move: Move) -> None:
+    keyed = _keyed(move)
+    if keyed is not None:
+        receipt = IdempotencyRecord(key=keyed.key, content=keyed.content, seq=draft.seq)
+        draft.set(receipts=(*draft.run.receipts, receipt)[-MAX_RECEIPTS:])
+
+
+def _ring_now(draft: Draft, **fields: object) -> None:
+    """Whoever looks next finds it due."""
+    draft.set(**fields)
+    draft.move(Status.WAITING, due_at=draft.runnable_now)
+    draft.effects.append(SendWake(at=draft.now))
+
+
+# --- cancel -----------------------------------------------------------------------------------
+
+
+def _cancel(draft: Draft, move: CancelAsked) -> None:
+    run = draft.run
+    check_operation(Operation.CANCEL, run)
+    if run.status is Status.CANCELLED or run.cancel_requested:
+        return
+    draft.note(EventType.RUN_CANCEL_REQUESTED, data={"by": move.by})
+    if held(run, draft.now, draft.limits):
+        # Its holder stops the tasks first: a redrive must not meet them. Should the holder die, the
+        # run is looked after because it is running, which a paused one is not.
+        draft.move(Status.RUNNING, cancel_requested=True, paused_at=None)
+    else:
+        draft.cancel()
+
+
+# --- pause and resume -------------------------------------------------------------------------
+
+
+def _pause(draft: Draft, move: PauseAsked) -> None:
+    run = draft.run
+    check_operation(Operation.PAUSE, run)
+    if run.status is Status.PAUSED:
+        return
+    draft.move(Status.PAUSED, paused_at=draft.now, due_at=None)
+    draft.note(EventType.RUN_PAUSED, data={"by": move.by})
+    if not (held(run, draft.now, draft.limits) and draft.at_work):
+        draft.set(lease_until=None)
+
+
+def _resume(draft: Draft, workflow: Workflow, move: ResumeAsked) -> None:
+    run = draft.run
+    check_operation(Operation.RESUME, run)
+    if run.status is not Status.PAUSED:
+        return
+    length = draft.now - (run.paused_at or draft.now)
+    draft.note(EventType.RUN_RESUMED, data={"by": move.by, "paused_seconds": length.total_seconds()})
+    if run.in_queue:
+        # It goes on waiting for its turn, where it was accepted: no pause gets round the bound, a delay or a lane.
+        queue_deadline = None if run.queue_deadline is None else run.queue_deadline + length
+        draft.set(paused_at=None, queue_deadline=queue_deadline, deadline=_within_life(draft, run.deadline + length))
+        draft.move(Status.QUEUED)
+        draft.effects.append(SendEnvelope())
+        return
+    draft.set(paused_at=None, queue_deadline=None, deadline=_within_life(draft, run.deadline + length))
+    for name, state in list(draft.steps.items()):
+        if state.due_at is not None and not isinstance(workflow.steps[name].wait, WaitUntil):
+            # A map elsewhere went on meanwhile, and its end was not heard: look at once.
+            draft.step(name, due_at=draft.now if state.map is not None else state.due_at + length)
+        if state.missing_since is not None:
+            draft.step(name, missing_since=state.missing_since + length)
+    if held(run, draft.now, draft.limits):
+        draft.move(Status.RUNNING)
+        return
+    if draft.at_work:
+        # The holder died meanwhile; nobody missed it, for nothing was to be started.
+        interrupt_all(draft, workflow)
+    if not draft.ended:
+        _ring_now(draft)
+
+
+def _within_life(draft: Draft, deadline: datetime) -> datetime:
+    """A run's life is capped, pauses and redrives included (R15); what it was given before is not taken from it."""
+    origin = draft.run.origin
+    begun = draft.run.created_at if origin is None else origin.since
+    return max(min(deadline, begun + draft.limits.max_life), min(deadline, draft.run.deadline))
+
+
+# --- signals ----------------------------------------------------------------------------------
+
+
+def check_signal(run: Run, workflow: Workflow, name: str) -> None:
+    """Raises `WrongState` or `SignalsFull` where a run takes no signal of this name: nothing is to be stored for it."""
+    check_operation(Operation.SIGNAL, run)
+    if len(run.signals) >= MAX_SIGNALS and not _open_waits(run.steps, workflow, name):
+        _check_room(run, workflow, name)
+
+
+def _signal(draft: Draft, workflow: Workflow, move: Signalled) -> None:
+    run = draft.run
+    check_signal(run, workflow, move.name)
+    waiting = _open_waits(draft.steps, workflow, move.name)
+    draft.note(
+        EventType.SIGNAL_RECEIVED,
+        step=waiting[0] if waiting else None,
+        data={"name": move.name, "by": move.by, "payload": _shown(move.payload)},
+    )
+    _remember(draft, move)
+    if not waiting:
+        draft.set(signals=(*run.signals, Signal(seq=draft.seq, name=move.name, payload=move.payload)))
+        return
+    draft.take_signal(waiting[0], move.name, move.payload)
+    if draft.status is Status.WAITING:
+        _ring_now(draft)
+
+
+def _check_room(run: Run, workflow: Workflow, name: str) -> None:
+    """Signals that nobody waits for keep none out that somebody waits for. Raises `SignalsFull`."""
+    names = {step.wait.name for step in workflow.steps.values() if isinstance(step.wait, WaitSignal)}
+    held = Counter(signal.name for signal in run.signals)
+    beside = sum(count for other, count in held.items() if (other in names) == (name in names))
+    if beside >= MAX_SIGNALS and not (name in names and name not in held):
+        raise SignalsFull(run.status, held)
+
+
+def _open_waits(steps: Mapping[str, StepState], workflow: Workflow, name: str) -> list[str]:
+    """The open waits for a signal of that name, those that opened first before the others."""
+    found = [
+        step
+        for step, state in steps.items()
+        if state.status is StepStatus.WAITING
+        and isinstance(wait := workflow.steps[step].wait, WaitSignal)
+        and wait.name == name
+    ]
+    return sorted(found, key=workflow.position)
+
+
+def _shown(payload: Value) -> Json:
+    """A payload as the journal tells it."""
+    if isinstance(payload, BlobRef):
+        return {"$ref": payload.key, "bytes": payload.bytes, "sha256": payload.sha256}
+    return payload
+
+
+# --- redrive ----------------------------------------------------------------------------------
+
+
+def _redrive(draft: Draft, workflow: Workflow, move: RedriveAsked, loaded: Loaded) -> None:
+    run = draft.run
+    check_operation(Operation.REDRIVE, run)
+    number = run.try_number + 1
+    draft.note(EventType.RUN_REDRIVEN, data={"by": move.by, "try": number})
+    _remember(draft, move)
+    draft.reset({name: _fresh(draft.steps.checkpoint(name, loaded)) for name in unfinished(workflow, draft.steps)})
+    _ring_now(
+        draft,
+        try_number=number,
+        deadline=_within_life(draft, draft.now + timedelta(seconds=workflow.timeout_seconds)),
+        queue_deadline=None,
+        reason=None,
+        error=None,
+        output=None,
+        finished_at=None,
+        expires_at=None,
+        crashes=0,
+    )
+
+
+def _fresh(state: StepState) -> StepState:
+    """A step that begins again. Its attempts go on being counted: a number never names two executions."""
+    return StepState(attempts=state.attempts)
+
+
+def unfinished(workflow: Workflow, steps: Steps) -> list[str]:
+    """The steps a redrive begins again, in document order.
+
+    Those that failed the run or were cancelled with it, and what was skipped because of them. Not those
+    that failed under `on_failure: continue`: the run went on without them.
+    """
+    broken = [
+        name
+        for name, step in workflow.steps.items()
+        if steps[name].status is StepStatus.CANCELLED
+        or (steps[name].status is StepStatus.FAILED and step.on_failure is OnFailure.FAIL)
+    ]
+    skipped = {name for name in downstream(workflow, broken) if steps[name].status is StepStatus.SKIPPED}
+    return [name for name in workflow.steps if name in skipped or name in broken]
+
+
+def downstream(workflow: Workflow, names: Iterable[str]) -> set[str]:
+    """Every step that needs one of these, directly or through others."""
+    found: set[str] = set()
+    ahead = [reader for name in names for reader in workflow.dependents(name)]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead.extend(workflow.dependents(name))
+    return found

@@ -1,0 +1,186 @@
+"""`fanfold up` and `fanfold down`: the CDK app deployed into an emulator, ready to take runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fanfold.client.errors import ApiError
+from fanfold.client.sync_client import Client
+from fanfold.local import emf_forwarder, emulator, local_stack, tokens, toolchain
+from fanfold.local.cdk_app import Options, Report, deployed, timed
+from fanfold.local.local_stack import CHECKOUT, LocalError, LocalStack
+
+DEFAULT_PORT = 4566
+"""The port that LocalStack and everything that speaks its protocol share."""
+
+TENANT = "local"
+"""Whose token `up` makes."""
+
+
+def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Report) -> LocalStack:
+    """Bring the local stack up, or up to date, and write `local.json`. Safe to repeat.
+
+    Raises `LocalError` with one sentence; what this call had started is then stopped again.
+    """
+    known = running(state)
+    previous = local_stack.read(state)
+    port = options.port or (known.port if known and known.port else DEFAULT_PORT)
+    endpoint = (options.endpoint or f"http://{emulator.HOST}:{port}").rstrip("/")
+    if known and known.endpoint != endpoint:
+        raise LocalError(f"A local stack is up at {known.endpoint} already: `fanfold down` stops it.", status=2)
+    own = options.endpoint is None or known is not None
+    toolchain.check_node(environ)
+    if not own and not emulator.answers(endpoint):
+        raise LocalError(f"No AWS emulator answers at {endpoint}.")
+    if own and known is None:
+        emulator.check_version()
+        emulator.check_port(port)
+        _stop_bridge(local_stack.read(state), state)
+        local_stack.remove(state)  # what it told of is gone
+        emf_forwarder.forget(state)
+    local_stack.make(state)
+    log = state / "deploy.log"
+    log.write_bytes(b"")
+    with timed(report, "CDK command line") as said:
+        said("installed" if toolchain.install_cdk(environ, log) else "there already")
+    started: int | None = None
+    deployed_to: str | None = None
+    try:
+        if own and known is None:
+            with timed(report, "emulator") as said:
+                started = emulator.start(port, state, environ)
+                said(f"listens on {endpoint}")
+        pid = started or (known.pid if known else None)
+        stack = deployed(options, endpoint=endpoint, state=state, environ=environ, report=report)
+        deployed_to = endpoint
+        stack = replace(stack, port=port if own else None, pid=pid)
+        _complete(stack)
+        with timed(report, "token and examples") as said:
+            stack = _with_token(stack, previous)
+            said(", ".join(_apply_examples(stack)) or "no examples here")
+        return _with_bridge(stack, previous, state=state, environ=environ)
+    except BaseException as error:
+        if started is not None:
+            _stop_bridge(local_stack.read(state), state)
+            local_stack.remove(state)
+            emulator.stop(started, port, state)
+        elif deployed_to is not None and isinstance(error, Exception):
+            raise _unfinished(error, deployed_to) from error
+        raise
+
+
+def _unfinished(error: Exception, endpoint: str) -> LocalError:
+    """What is told of a failure that leaves a deployed stack in an emulator that was there before."""
+    said = str(error) or type(error).__name__
+    return LocalError(
+        f"{said.rstrip('.')}. What was deployed stays in the emulator at {endpoint}, unfinished:"
+        " `fanfold up` with the same options goes on from here.",
+        status=error.status if isinstance(error, LocalError) else 4,
+    )
+
+
+def _with_bridge(
+    stack: LocalStack, previous: LocalStack | None, *, state: Path, environ: Mapping[str, str]
+) -> LocalStack:
+    """Write the stack down, and have its metrics fed into its CloudWatch: by the process that does already, if any."""
+    if previous is not None and previous.bridge_pid is not None:
+        if previous.endpoint == stack.endpoint and emf_forwarder.is_ours(previous.bridge_pid, state):
+            stack = replace(stack, bridge_pid=previous.bridge_pid)
+            local_stack.write(state, stack)
+            return stack
+        _stop_bridge(previous, state)
+    local_stack.write(state, stack)  # the bridge reads it
+    stack = replace(stack, bridge_pid=emf_forwarder.start(state, environ))
+    local_stack.write(state, stack)
+    return stack
+
+
+def _stop_bridge(stack: LocalStack | None, state: Path) -> None:
+    if stack is not None and stack.bridge_pid is not None:
+        emf_forwarder.stop(stack.bridge_pid, state)
+
+
+def down(*, state: Path) -> bool:
+    """Stop what `up` started and forget it; says whether there was anything. Raises `LocalError`: see `check_own`."""
+    local_stack.check_own(state)
+    try:
+        stack = local_stack.read(state)
+    except LocalError:
+        stack = None  # a file nobody can read names no process to stop
+    there = (state / local_stack.FILE).exists()
+    _stop_bridge(stack, state)
+    if stack is not None and stack.pid is not None and stack.port is not None:
+        emulator.stop(stack.pid, stack.port, state)
+    local_stack.remove(state)
+    return there
+
+
+def running(state: Path) -> LocalStack | None:
+    """The stack of this state folder whose own emulator still runs; one that died is forgotten."""
+    stack = local_stack.read(state)
+    if stack is None or stack.pid is None or stack.port is None:
+        return None
+    return stack if emulator.is_ours(stack.pid, stack.port, state) else None
+
+
+def elsewhere(state: Path) -> LocalStack | None:
+    """The stack of this state folder in an emulator that somebody else started and that still answers."""
+    stack = local_stack.read(state)
+    if stack is None or stack.pid is not None:
+        return None
+    return stack if emulator.answers(stack.endpoint) else None
+
+
+def _complete(stack: LocalStack) -> None:
+    """What emulators lose of the template is set by hand. Raises `LocalError` where one does not let it be set."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from fanfold.doctor.emulated import complete  # with boto3, which no other command needs
+
+    try:
+        complete(stack, now=datetime.now(UTC))
+    except (BotoCoreError, ClientError) as error:
+        raise LocalError(f"The deployed stack could not be completed: {error}.") from error
+
+
+def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
+    """The stack with a token of all scopes: the one it had, as long as that still works."""
+    if previous is not None and previous.api_url == stack.api_url and previous.token:
+        # If the old one does not work any more, whatever the reason, a new one is made below.
+        with Client(previous.api_url, previous.token, patience_seconds=10) as client, contextlib.suppress(ApiError):
+            client.queues()
+            return replace(stack, token=previous.token)
+    environ = stack.environment({})  # nothing of the caller's: this is the stack just deployed
+    made, _ = tokens.create(
+        environ,
+        tenant=TENANT,
+        owner="fanfold up",
+        scopes=tokens.ALL_SCOPES,
+        now=datetime.now(UTC),
+        draw=secrets.token_bytes,
+    )
+    return replace(stack, token=made)
+
+
+def _apply_examples(stack: LocalStack) -> list[str]:
+    """Register every document of `examples/`; gives their names. Raises `LocalError` naming a bad one."""
+    names = []
+    # The first call of a fresh function takes seconds on an emulator.
+    with Client(stack.api_url, stack.token, patience_seconds=60) as client:
+        for path in sorted((CHECKOUT / "examples").glob("*.yaml")):
+            try:
+                names.append(client.apply(path.read_bytes())["name"])
+            except (ApiError, ValueError) as error:
+                raise LocalError(f"{path.name} could not be applied: {error}") from error
+    return names
+
+
+def as_json(stack: LocalStack) -> str:
+    """What `--json` prints: the content of `local.json`."""
+    return json.dumps(asdict(stack), indent=2)

@@ -1,0 +1,84 @@
+"""How many calls of the deployed API the embedded emulator carries out at once: the others wait for their turn.
+
+For each invocation that finds no idle process the emulator starts one, which costs a second of a processor and tens of
+megabytes and stays for minutes. Sixty submits at once would keep a laptop busy for minutes, and delay every other call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from urllib.parse import parse_qs
+
+from fanfold.local.guard import DEPLOYED_API, STREAM, App, Receive, Scope, Send
+
+AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
+"""Calls that are answered as soon as they can be: more would only share the same processors."""
+
+HELD_AT_ONCE = 24
+"""Calls that wait for something to happen (`wait=`, streams): they hold a process each, and use it for nothing."""
+
+PATIENCE_SECONDS = 20.0
+"""How long a call waits for its turn: shorter than an HTTP client's usual patience of 30 s and more."""
+
+HELD_PATIENCE_SECONDS = 10.0
+"""The same for one that then waits up to 25 s: together shorter than our clients' 40 s."""
+
+RETRY_AFTER_SECONDS = 1
+
+
+def taking_turns(
+    app: App,
+    *,
+    at_once: int = AT_ONCE,
+    held_at_once: int = HELD_AT_ONCE,
+    patience_seconds: float = PATIENCE_SECONDS,
+    held_patience_seconds: float = HELD_PATIENCE_SECONDS,
+) -> App:
+    """The ASGI application that asks `app` only so much at once of the deployed API, in the order of arrival.
+
+    A call whose turn does not come in time is answered 429, as the API answers for want of room.
+    """
+    quick, held = asyncio.Semaphore(at_once), asyncio.Semaphore(held_at_once)
+
+    async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or DEPLOYED_API.match(scope["path"]) is None:
+            await app(scope, receive, send)
+            return
+        room, patience = (held, held_patience_seconds) if _is_held(scope) else (quick, patience_seconds)
+        try:
+            async with asyncio.timeout(patience):
+                await room.acquire()
+        except TimeoutError:
+            await _refuse(send)
+            return
+        try:
+            await app(scope, receive, send)
+        finally:
+            room.release()
+
+    return in_turn
+
+
+def _is_held(scope: Scope) -> bool:
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    accepts = b",".join(value for name, value in scope["headers"] if name.lower() == b"accept")
+    return "wait" in query or b"text/event-stream" in accepts or STREAM.fullmatch(scope["path"]) is not None
+
+
+async def _refuse(send: Send) -> None:
+    problem = {
+        "type": "throttled",
+        "title": "Too many requests",
+        "status": 429,
+        "detail": "the local stack has too many calls in hand for this machine; try again",
+    }
+    body = json.dumps(problem).encode()
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", str(RETRY_AFTER_SECONDS).encode()),
+    ]
+    await send({"type": "http.response.start", "status": 429, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,101 @@
+"""Many submissions at once: each as it would be alone, the calls shared where they can be.
+
+One read finds all replays, one each workflow (in each lane), sends go ten a call; reservations and rows,
+which are conditional each for itself, go side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from fanfold.engine.admission.lanes import LaneLimit, LaneRequest
+from fanfold.engine.errors import Unreadable
+from fanfold.engine.record.messages import QueueName
+from fanfold.service.api.submit import Prepared, Submission, Submitted, Submitter, replay, run_key
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+Outcome = Submitted | Exception
+
+
+async def submit_many(submitter: Submitter, asked: Sequence[Submission]) -> Sequence[Outcome]:
+    """What `Submitter.submit` would return or raise for each of at most 100 submissions, in order.
+
+    Raises an `InfrastructureError` only before anything was done: when replays can't be looked for.
+    """
+    outcomes: dict[int, Outcome] = await _replays(submitter, asked)
+    fresh = [position for position in range(len(asked)) if position not in outcomes]
+    workflows = await _each({_named(asked[position]): asked[position] for position in fresh}, submitter.workflow)
+
+    async def prepare(submission: Submission) -> Prepared:
+        workflow = workflows[_named(submission)]
+        if isinstance(workflow, Exception):
+            raise workflow
+        return await submitter.prepare(submission, workflow)
+
+    prepared: dict[int, Prepared] = {}
+    for position, result in (await _each({position: asked[position] for position in fresh}, prepare)).items():
+        if isinstance(result, Exception):
+            outcomes[position] = result
+        else:
+            prepared[position] = result
+    outcomes |= await _sent(submitter, prepared)
+    return [outcomes[position] for position in range(len(asked))]
+
+
+async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[int, Outcome]:
+    """The outcomes of those whose key came before."""
+    keys = {position: key for position, one in enumerate(asked) if (key := run_key(one)) is not None}
+    if not keys:
+        return {}
+    standing = await submitter.runs.get_many(list(keys.values()), now=submitter.clock.now())
+
+    async def found(position: int) -> Submitted:
+        row = standing[keys[position]]
+        if isinstance(row, Unreadable):
+            raise row
+        return replay(row, asked[position])
+
+    return await _each({position: position for position, key in keys.items() if key in standing}, found)
+
+
+async def _sent(submitter: Submitter, prepared: Mapping[int, Prepared]) -> dict[int, Outcome]:
+    """Send all, queue by queue; then each goes on by what became of its own message."""
+    by_queue: dict[QueueName, list[int]] = {}
+    for position, one in prepared.items():
+        by_queue.setdefault(one.queue, []).append(position)
+
+    async def of_queue(queue: QueueName) -> dict[int, Outcome]:
+        positions = by_queue[queue]
+        errors = await submitter.queue.send_many(queue, [prepared[position].outgoing for position in positions])
+        told = dict(zip(positions, errors, strict=True))
+
+        async def conclude(position: int) -> Submitted:
+            return await submitter.conclude(prepared[position], told[position])
+
+        return await _each({position: position for position in positions}, conclude)
+
+    outcomes: dict[int, Outcome] = {}
+    for of_one in await asyncio.gather(*map(of_queue, by_queue)):
+        outcomes |= of_one
+    return outcomes
+
+
+async def _each(items: Mapping[K, V], work: Callable[[V], Awaitable[T]]) -> dict[K, T | Exception]:
+    """What `work` returned or raised for each item, all at once: nobody's error keeps another from its end."""
+    results = await asyncio.gather(*map(work, items.values()), return_exceptions=True)
+    outcomes: dict[K, T | Exception] = {}
+    for key, result in zip(items, results, strict=True):
+        if isinstance(result, BaseException) and not isinstance(result, Exception):
+            raise result  # this call itself was given up
+        outcomes[key] = result
+    return outcomes
+
+
+def _named(asked: Submission) -> tuple[str, str, str | None, LaneRequest, LaneLimit]:
+    """What decides which workflow a submission gets, and whether it may."""
+    return asked.tenant, asked.workflow, asked.workflow_version, asked.urgency, asked.bound

@@ -1,0 +1,18 @@
+"""The modules of tasks in this process: imported before anything is claimed, and told of when one can't be."""
+
+from __future__ import annotations
+
+from fanfold.service.telemetry.reporting import Metric, count, logger
+from fanfold.tasks import registry
+
+_told: set[str] = set()
+
+
+def load_tasks() -> None:
+    """Import every module of tasks. One that can't be is logged, with its traceback, and counted, once in a process."""
+    for module in registry.broken():
+        if module.name not in _told:
+            _told.add(module.name)
+            count(Metric.TASKS_NOT_LOADED)
+            facts = {"task_module": module.name, "tasks": sorted(module.tasks), "error": module.error}
+            logger().error("a module of tasks could not be imported", extra={**facts, "trace": module.trace})

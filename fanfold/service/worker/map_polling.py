@@ -1,0 +1,65 @@
+"""Looks at maps that go on elsewhere, by whoever was rung for them: no claim, and no worker held (R4, R9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fanfold.engine.errors import Conflict
+from fanfold.engine.ports import IfVersion, Moment
+from fanfold.engine.record.run import Run
+from fanfold.engine.rules.decide import decide
+from fanfold.engine.rules.effects import StartAttempt
+from fanfold.engine.rules.engine_limits import EngineLimits
+from fanfold.engine.rules.events import AttemptFailed, MapCompletionSignalled, MapEnded, MapStillRunning, MapThrottled
+from fanfold.service.effects import EffectRunner
+from fanfold.service.maps import Maps
+from fanfold.service.wiring import Services
+from fanfold.service.workflow_cache import WorkflowCache
+
+Sight = MapStillRunning | MapThrottled | MapEnded | AttemptFailed
+"""What a look at a map found."""
+
+
+class MapPolling:
+    """Looks at the open maps of runs that nobody holds, and tells those who hold one of its end."""
+
+    def __init__(self, services: Services, workflows: WorkflowCache) -> None:
+        self._services = services
+        self._workflows = workflows
+        self._maps = Maps(services)
+
+    async def at(self, run: Run, steps: Sequence[str], *, rang: str | None = None) -> list[Sight]:
+        """What becomes of these maps, of which one may have rung.
+
+        Raises an `InfrastructureError` when that can't be known now.
+        """
+        workflow = await self._workflows.of(run)
+        return [await self._maps.look(run, workflow, step, rang=step == rang) for step in steps]
+
+    async def note(
+        self, run: Run, news: Sequence[MapStillRunning | MapThrottled | MapCompletionSignalled], limits: EngineLimits
+    ) -> Run | None:
+        """Commit what was heard of maps without taking the run; the record that stands instead, if it was replaced.
+
+        Raises an `InfrastructureError` when it is not known to be done; doing it again does no harm.
+        """
+        workflow = await self._workflows.of(run)
+        decision = decide(run, workflow, news, self._services.clock.now(), limits=limits)
+        if not decision.changed:
+            return None
+        noted = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
+        begun = Moment.of(self._services.clock)
+        try:
+            await self._services.runs.put(
+                noted, IfVersion(version=run.version, submission=run.submission), now=self._services.clock.now()
+            )
+        except Conflict as conflict:
+            current: Run | None = conflict.current
+            return current
+        aftermath = EffectRunner(self._services)
+        for effect in decision.effects:
+            if not isinstance(effect, StartAttempt):  # nothing is begun but by a holder
+                aftermath.follow(noted, effect, committed=begun)
+        await aftermath.done()
+        return None

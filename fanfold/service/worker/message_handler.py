@@ -1,0 +1,369 @@
+"""From a received message to what becomes of it: claim its run and hold it, drop it, or hand it back (R2–R5, R7).
+
+A runner serves many messages at once; none of them can take another along. Suspects, runs whose
+last worker died, are never worked on beside others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from fanfold.engine.errors import InfrastructureError, Throttled
+from fanfold.engine.ports import Condition, FirstClaim, IfVersion, RunKey
+from fanfold.engine.record.messages import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
+from fanfold.engine.record.run import Run, Status
+from fanfold.engine.rules.delivery import (
+    SUSPECT_RECEIVES,
+    Claim,
+    Defer,
+    Discard,
+    Isolate,
+    NotifyHolder,
+    PollMaps,
+    Verdict,
+    claimed_first,
+    due_maps,
+    on_envelope,
+    on_wake,
+    too_early,
+)
+from fanfold.engine.rules.engine_limits import ENVELOPE_LIFE, MAX_DELAY
+from fanfold.engine.rules.events import Claimed, Event, MapCompletionSignalled, MapStillRunning, MapThrottled
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.telemetry.reporting import Metric, about, count, logger
+from fanfold.service.wiring import Services
+from fanfold.service.worker.clockcheck import clock_off
+from fanfold.service.worker.map_polling import MapPolling
+from fanfold.service.worker.run_coordinator import Ended, News, OwnershipLost, RunCoordinator
+from fanfold.service.worker.task_runner import TaskRunner
+from fanfold.service.workflow_cache import WorkflowCache
+
+CLOCK_OFF_SECONDS = 5
+"""How long a message that came to a process whose clock is off waits for another. It is nobody's fault: this does not
+grow and counts nothing. Without any a lone process would spin."""
+
+OUTAGE_DELAY = timedelta(seconds=60)
+"""First delay of a message that met an infrastructure fault; it doubles with each further one (R5)."""
+
+THROTTLE_DELAY = timedelta(seconds=5)
+"""The same where it was refused for load, and nothing was done: an outage's minute would leave a limit unused."""
+
+UNREADABLE_SECONDS = 60
+"""How long a message that can't be read is hidden; after ten deliveries it is a dead letter."""
+
+LOOKS = 3
+"""How often one delivery decides anew after a lost race, before the message is handed back."""
+
+
+def back_after(error: InfrastructureError, outages: int) -> timedelta:
+    """When a message that met this fault is to come again, having met so many before."""
+    first = THROTTLE_DELAY if isinstance(error, Throttled) else OUTAGE_DELAY
+    return min(first * (1 << min(outages, 8)), MAX_DELAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The message has served: delete it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redeliver:
+    """Show the message again after this many seconds."""
+
+    seconds: int
+
+
+Disposition = Ack | Redeliver
+RunIsolated = Callable[[Received], Awaitable[Disposition]]
+
+
+def wake_of(message: Message) -> Wake:
+    """A message that asks for a look at the same run."""
+    if isinstance(message, Wake):
+        return message
+    return Wake(
+        tenant=message.tenant,
+        run_id=message.run_id,
+        submission=message.submission,
+        class_name=message.class_name,
+    )
+
+
+class MessageHandler:
+    """Works on messages, many at once.
+
+    `worker` is this process's name in the journal. `isolate` works on a suspect in a process of its
+    own; without it (a Lambda whose `resume` mapping has batches of one) suspects are worked on here.
+    `alone` says that this process has a single message in hand, whatever queue it came from: then a
+    suspect is apart already.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        workflows: WorkflowCache,
+        attempts: TaskRunner,
+        *,
+        worker: str,
+        isolate: RunIsolated | None = None,
+        alone: bool = False,
+    ) -> None:
+        self._services = services
+        self._workflows = workflows
+        self._attempts = attempts
+        self._worker = worker
+        self._isolate = isolate
+        self._settings = services.settings
+        self._looks = MapPolling(services, workflows)
+        self._alone = alone
+        self._stop_before: datetime | None = None
+        self._stopping = False
+        self._broken_off = False
+        self._shells: set[RunCoordinator] = set()
+
+    def hurry(self, stop_before: datetime) -> None:
+        """Told to stop: let every run go as soon as nothing of it runs; start nothing that still runs at `horizon`."""
+        self._stop_before = stop_before
+        self._stopping = True
+        for shell in self._shells:
+            shell.hurry(stop_before)
+
+    def break_off(self) -> None:
+        """There is no more time: stop what runs, and let every run go, due now. None of it counts as a crash."""
+        self._broken_off = True
+        for shell in self._shells:
+            shell.break_off()
+
+    async def handle(self, received: Received, *, stop_before: datetime | None = None) -> Disposition:
+        """Work on one message until its run is out of hand. Raises nothing but bugs."""
+        message = received.message
+        if message is None:
+            count(Metric.UNREADABLE)
+            logger().error(
+                "a message can't be read" if not received.newer else "a message is newer than this code",
+                extra={"queue": str(received.queue), "message_id": received.message_id},
+            )
+            return Redeliver(seconds=UNREADABLE_SECONDS)
+        if stop_before is not None:
+            self._stop_before = stop_before
+        with about(message.run_id):
+            return await self._handle(received, message)
+
+    async def _handle(self, received: Received, message: Message) -> Disposition:
+        try:
+            if (offset := clock_off(self._services)) is not None:
+                return await self._decline(received, message, offset)
+            if received.receives >= SUSPECT_RECEIVES and not self._is_apart(received):
+                return await self._send_apart(message)
+            # An envelope in `resume` was sent apart unread: the record says whether there is anything to be afraid of.
+            if isinstance(message, Wake) or (received.queue.role == RESUME and self._isolate is not None):
+                return await self._follow(received, message, await self._row(message))
+            return await self._open(received, message)
+        except InfrastructureError as error:
+            return await self._put_back(received, message, error)
+
+    # --- decisions ------------------------------------------------------------------------------
+
+    async def _open(self, received: Received, envelope: Envelope) -> Disposition:
+        """A fresh envelope is claimed blindly, in one write; an old one is looked up first."""
+        if (early := too_early(envelope.not_before, self._now(), engine_limits(self._settings))) is not None:
+            return self._back_until(early)
+        age = self._now() - envelope.accepted_at
+        # A run created from so old an envelope returns no place: its hour of the counter may be repaired by then (R6).
+        if age.total_seconds() > self._services.settings.slot_void_seconds:
+            row = await self._row(envelope)
+            if row is None and age > ENVELOPE_LIFE:
+                count(Metric.DROPPED)
+                logger().warning("an envelope older than 14 days creates no run", extra={"run_id": envelope.run_id})
+                return Ack()
+            return await self._follow(received, envelope, row)
+        first = self._looked_at(envelope) if self._claims_first(received, envelope, None) else None
+        outcome = await self._hold(
+            first_version(envelope),
+            FirstClaim(submission=envelope.submission),
+            repeated=self._repeated(received),
+            first=first,
+        )
+        if isinstance(outcome, OwnershipLost) and not outcome.held:
+            return await self._follow(received, envelope, outcome.row)
+        return self._after(outcome)
+
+    async def _follow(self, received: Received, message: Message, row: Run | None) -> Disposition:
+        """Do what the row says of the message; after a lost race, what the new row says."""
+        for _ in range(LOOKS):
+            verdict = self._verdict(received, message, row)
+            match verdict:
+                case Discard():
+                    if isinstance(message, Envelope):
+                        count(Metric.DUPLICATES)
+                    logger().debug("dropped", extra={"run_id": message.run_id, "why": verdict.why})
+                    return Ack()
+                case Defer():
+                    if row is not None and row.status is Status.RUNNING:  # else it only came a moment early
+                        count(Metric.DUPLICATES)
+                    return self._back_until(verdict.until)
+                case Isolate() if not self._is_apart(received):
+                    # There is a row: a look is all that has to be asked for.
+                    return await self._send_apart(wake_of(message))
+                case Isolate() | Claim() if self._isolate is not None and _is_suspect(received, verdict):
+                    return await self._isolate(received)
+                case NotifyHolder() if row is not None:
+                    row = await self._looks.note(
+                        row, [MapCompletionSignalled(step=verdict.map_step)], engine_limits(self._settings)
+                    )
+                    if row is None:
+                        return Ack()
+                case PollMaps() if row is not None and not self._claims_first(received, message, row):
+                    rang = message.map_step if isinstance(message, Wake) else None
+                    seen = await self._looks.at(row, verdict.maps, rang=rang)
+                    going_on = [sight for sight in seen if isinstance(sight, MapStillRunning | MapThrottled)]
+                    if len(going_on) == len(seen) and not verdict.due_besides:
+                        row = await self._looks.note(row, going_on, engine_limits(self._settings))
+                        if row is None:
+                            return Ack()
+                        continue
+                    outcome = await self._hold(*self._basis(message, row), news=seen, repeated=self._repeated(received))
+                    if not isinstance(outcome, OwnershipLost) or outcome.held:
+                        return self._after(outcome)
+                    row = outcome.row
+                case _:
+                    first = self._looked_at(message) if self._claims_first(received, message, row) else None
+                    basis, repeated = self._basis(message, row), self._repeated(received)
+                    outcome = await self._hold(*basis, repeated=repeated, first=first)
+                    if not isinstance(outcome, OwnershipLost) or outcome.held:
+                        return self._after(outcome)
+                    row = outcome.row
+        return Redeliver(seconds=1)
+
+    def _back_until(self, moment: datetime) -> Redeliver:
+        return Redeliver(seconds=max(1, math.ceil((moment - self._now()).total_seconds())))
+
+    def _claims_first(self, received: Received, message: Message, row: Run | None) -> bool:
+        apart = received.queue.role == RESUME
+        return claimed_first(message, row, self._now(), receives=received.receives, apart=apart)
+
+    def _looked_at(self, message: Message) -> News:
+        """What is to be found out under a claim that is committed first: what has become of the maps that are due."""
+        rang = message.map_step if isinstance(message, Wake) else None
+        return lambda run: self._looks.at(run, due_maps(run, self._now(), rang=rang), rang=rang)
+
+    def _is_apart(self, received: Received) -> bool:
+        """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""
+        return self._alone or received.queue.role == RESUME
+
+    def _repeated(self, received: Received) -> bool:
+        """Whether the message came again though it is apart: nothing beside it is to blame for what happens to it."""
+        return received.receives > 1 and self._is_apart(received)
+
+    def _verdict(self, received: Received, message: Message, row: Run | None) -> Verdict:
+        limits = engine_limits(self._services.settings)
+        if isinstance(message, Wake):
+            return on_wake(message, row, self._now(), limits, receives=received.receives)
+        return on_envelope(message, row, self._now(), limits, receives=received.receives)
+
+    @staticmethod
+    def _basis(message: Message, row: Run | None) -> tuple[Run, Condition]:
+        """The record to claim. Only an envelope creates one, and an old one that does has no place to return."""
+        if row is not None:
+            return row, IfVersion(version=row.version, submission=row.submission)
+        assert isinstance(message, Envelope), "a wake without a row is dropped"
+        return replace(first_version(message), slot=None), FirstClaim(submission=message.submission)
+
+    async def _hold(
+        self,
+        base: Run,
+        condition: Condition,
+        *,
+        news: Sequence[Event] = (),
+        repeated: bool = False,
+        first: News | None = None,
+    ) -> Ended | OwnershipLost:
+        workflow = await self._workflows.of(base)
+        missing = self._attempts.missing(workflow.tasks)
+        if missing:
+            count(Metric.TASKS_NOT_LOADED)
+            facts = {"run_id": base.id, "workflow": base.workflow, "tasks": sorted(missing)}
+            logger().error("tasks of a run can't be called here; the steps that need them are put off", extra=facts)
+        limits = engine_limits(self._services.settings, self._stop_before, missing=missing, stopping=self._stopping)
+        claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
+        shell = RunCoordinator(
+            self._services, self._attempts, workflow, limits, claim=claim, news=news, repeated=repeated, first=first
+        )
+        if self._broken_off:
+            shell.break_off()
+        self._shells.add(shell)
+        try:
+            outcome = await shell.run(base, condition)
+        finally:
+            self._shells.discard(shell)
+        if isinstance(outcome, OwnershipLost) and outcome.row is not base:
+            _count_loss(outcome, base.class_name)
+        return outcome
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def _after(self, outcome: Ended | OwnershipLost) -> Disposition:
+        if isinstance(outcome, OwnershipLost):
+            logger().warning("a run was lost while it was held", extra={"run_id": outcome.run_id})
+            # Somebody else's run needs this message no more; one whose lease ran out does.
+            return Ack() if outcome.row is not None else Redeliver(seconds=1)
+        run = outcome.run
+        if not run.terminal:
+            facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
+            logger().debug("run let go", extra=facts)
+        return Ack()
+
+    async def _send_apart(self, message: Message) -> Disposition:
+        """Move a message to the `resume` queue, where suspects are alone."""
+        await self._services.queue.send(QueueName(class_name=message.class_name, role=RESUME), message)
+        return Ack()
+
+    async def _decline(self, received: Received, message: Message, offset: float) -> Disposition:
+        """A process whose clock is off works on nothing (R11): others take the message, as if it had not come here."""
+        count(Metric.CLOCK_OFF)
+        logger().error(f"this machine's clock is {offset:+.1f} s off AWS's", extra={"run_id": message.run_id})
+        try:
+            await self._services.queue.send(received.queue, message, delay_seconds=CLOCK_OFF_SECONDS)
+        except InfrastructureError:
+            return Redeliver(seconds=CLOCK_OFF_SECONDS)
+        return Ack()
+
+    async def _put_back(self, received: Received, message: Message, error: InfrastructureError) -> Disposition:
+        """An infrastructure fault is nobody's crash: a copy goes back, so that receives count crashes only (R5)."""
+        count(Metric.OUTAGES)
+        logger().error(
+            "a service failed; the message goes back", extra={"run_id": message.run_id, "error": repr(error)}
+        )
+        seconds = int(back_after(error, message.outages).total_seconds())
+        try:
+            copy = replace(message, outages=message.outages + 1)
+            await self._services.queue.send(received.queue, copy, delay_seconds=seconds)
+        except InfrastructureError:
+            return Redeliver(seconds=seconds)
+        return Ack()
+
+    async def _row(self, message: Message) -> Run | None:
+        return await self._services.runs.get(RunKey(tenant=message.tenant, run_id=message.run_id), now=self._now())
+
+    def _now(self) -> datetime:
+        return self._services.clock.now()
+
+
+def _is_suspect(received: Received, verdict: Verdict) -> bool:
+    """Whether a run that can be claimed may have killed a worker, as far as its record and this message say (R7)."""
+    unread = isinstance(received.message, Envelope) or received.receives >= SUSPECT_RECEIVES
+    return isinstance(verdict, Isolate) or (received.queue.role == RESUME and unread)
+
+
+def _count_loss(lost: OwnershipLost, class_name: str) -> None:
+    """Somebody else has the run. A holder that learned it by a write was fenced off; else its lease ran out."""
+    of_class = (class_name,)
+    if not lost.held:
+        return count(Metric.CLAIMS_LOST, of=of_class)
+    count(Metric.RUNS_LOST, of=of_class)
+    if lost.row is not None:
+        count(Metric.FENCED_WRITES, of=of_class)
+    return None

@@ -1,0 +1,1 @@
+"""The tasks that come with Fanfold, and the registry of all tasks."""

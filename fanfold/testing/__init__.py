@@ -1,0 +1,1 @@
+"""Runs in memory on virtual time, for tests."""

@@ -1,0 +1,1 @@
+"""Text that comes in and goes out: documents as JSON values, and what others wrote made printable."""

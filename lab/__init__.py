@@ -1,0 +1,1 @@
+"""Evidence that is not part of the product: peers side by side, and the scale model."""

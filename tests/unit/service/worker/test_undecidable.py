@@ -1,0 +1,109 @@
+"""A run that no worker can decide ends as what it is, and gives back what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fanfold.engine.errors import IllegalMove
+from fanfold.engine.record.run import Reason, Status
+from fanfold.engine.rules import decide as rules
+from fanfold.engine.rules.events import CancelAsked, Event, Undecidable
+from fanfold.service.worker import run_coordinator
+from fanfold.service.worker.message_handler import Ack
+from tests.support.game import Game, a_flow
+from tests.support.virtual import virtually
+from tests.support.world import RESUME_QUEUE, World, consistent
+
+CHAIN = {
+    "steps": {
+        "a": {"task": "probe.play", "input": {"ms": 100}},
+        "b": {"task": "probe.play", "needs": ["a"], "input": {"ms": 100}},
+    }
+}
+
+
+def broken_where(monkeypatch: pytest.MonkeyPatch, broken: Any) -> list[Sequence[Event]]:
+    """Let `decide` fail where `broken(run, events)` says so; returns the events it failed on."""
+    failed: list[Sequence[Event]] = []
+
+    def decide(run: Any, workflow: Any, events: Sequence[Event], *given: Any, **more: Any) -> Any:
+        if broken(run, events) and not any(isinstance(event, Undecidable) for event in events):
+            failed.append(events)
+            raise ValueError("a bug")
+        return rules.decide(run, workflow, events, *given, **more)
+
+    monkeypatch.setattr(run_coordinator, "decide", decide)
+    return failed
+
+
+@virtually
+async def test_a_run_that_can_not_be_decided_ends_saying_so_and_gives_its_slot_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = broken_where(monkeypatch, lambda run, events: True)
+    world = World()
+    envelope = await world.submit(await world.register(CHAIN))
+    async with world.worker():
+        run = await world.ended(envelope, within=900)
+    consistent(run)
+    assert (run.status, run.reason) == (Status.FAILED, Reason.STEP_FAILED)
+    assert run.error is not None
+    assert (run.error.type, run.error.message) == ("internal", "what follows can't be decided: ValueError: a bug")
+    assert (await world.slots.load("model")).depth == 0
+    assert 1 < len(failed) < 10
+
+
+@virtually
+async def test_a_held_run_that_can_not_be_decided_ends_as_that_and_not_as_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken_where(monkeypatch, lambda run, events: run.status is Status.RUNNING)
+    world = World()
+    envelope = await world.submit(await world.register(CHAIN))
+    async with world.worker():
+        run = await world.ended(envelope, within=1800)
+    consistent(run)
+    assert (run.status, run.reason) == (Status.FAILED, Reason.STEP_FAILED)
+    assert run.error is not None
+    assert run.error.type == "internal"
+
+
+@virtually
+async def test_one_decision_that_fails_once_costs_the_run_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = broken_where(monkeypatch, lambda run, events: not failed)
+    world = World()
+    run = await world.play(CHAIN, within=900)
+    assert (run.status, len(failed)) == (Status.SUCCEEDED, 1)
+
+
+@virtually
+async def test_a_run_is_not_given_up_at_its_messages_first_delivery_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_where(monkeypatch, lambda run, events: True)
+    world = World()
+    envelope = await world.submit(await world.register(CHAIN))
+    await world.queue.send(RESUME_QUEUE, envelope)
+    process = world.process()
+    (message,) = await process.receive(RESUME_QUEUE)
+    with pytest.raises(ValueError, match="a bug"):
+        await process.take(message)
+    assert (await world.row(envelope)).status is Status.QUEUED
+    assert await process.take(replace(message, receives=2)) == Ack()
+    assert (await world.row(envelope)).status is Status.FAILED
+
+
+def test_a_run_under_anothers_valid_lease_is_not_ended_by_one_that_can_not_decide_it() -> None:
+    game = Game(a_flow({"a": {}})).claim()
+    with pytest.raises(IllegalMove):
+        game.feed(Undecidable(owner="another", detail="a bug"))
+
+
+def test_a_run_that_is_to_be_cancelled_and_can_not_be_decided_is_cancelled() -> None:
+    game = Game(a_flow({"a": {}})).claim()
+    game.feed(CancelAsked(by="me"))
+    assert game.run.owner is not None
+    game.feed(Undecidable(owner=game.run.owner, detail="a bug"))
+    assert (game.run.status, game.statuses) == (Status.CANCELLED, {"a": "cancelled"})
