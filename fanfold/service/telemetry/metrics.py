@@ -1,6 +1,6 @@
 """What is counted and measured: the one place for the metrics' names, units and dimensions.
 
-The functions write them (`fanfold.service.telemetry.reporting`), alarms and dashboard read them (`fanfold.cdk.metrics`).
+Functions write them (`fanfold.service.telemetry.reporting`); alarms and dashboard read them (`fanfold.cdk.metrics`).
 Each metric belongs to one set of dimensions. All values but the names of workflows are known at deployment: CloudWatch
 takes $0.30 a month for each series that has data, so never an id or a tenant. Standard library
 only.
