@@ -1,5 +1,8 @@
 # A worker as a container: `fanfold worker` with what requirements-worker.lock pins, byte code included.
-FROM python:3.13-slim-bookworm AS build
+# The digest is that of the index of all platforms (Python 3.13.14, August 2026); docs/operations.md says how to renew it.
+FROM python:3.13-slim-bookworm@sha256:67a1e1f215ccda113cfc024e8639049257e88f273898f595b61476d128d387e8 AS base
+
+FROM base AS build
 COPY requirements-worker.lock /build/
 RUN python -m pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes --no-deps \
       --only-binary :all: --target /app/site -r /build/requirements-worker.lock
@@ -7,7 +10,7 @@ COPY functions /app/functions
 COPY fanfold /app/fanfold
 RUN python -m compileall -q --invalidation-mode unchecked-hash /app
 
-FROM python:3.13-slim-bookworm
+FROM base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin fanfold
 COPY --from=build /app /app
 ENV PYTHONPATH=/app:/app/site PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

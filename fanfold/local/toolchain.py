@@ -15,8 +15,10 @@ from pathlib import Path
 
 from fanfold.local.local_stack import CHECKOUT, LocalError
 
-MIN_NODE = 18
-"""The oldest Node that aws-cdk runs on."""
+MIN_NODE = 20
+"""The oldest Node that is taken: jsii, which CDK needs, gave up Node 18 in November 2025."""
+NODE = 22
+"""The Node to install: 20 gets no more fixes since April 2026."""
 
 NPM_SECONDS = 300.0
 CDK_SECONDS = 600.0
@@ -32,13 +34,13 @@ def check_node(environ: Mapping[str, str]) -> None:
     path = environ.get("PATH", os.defpath)
     for tool in ("node", "npm"):
         if shutil.which(tool, path=path) is None:
-            raise LocalError(f"`{tool}` is not on the PATH: install Node {MIN_NODE} or newer, CDK needs it.", status=2)
+            raise LocalError(f"`{tool}` is not on the PATH: install Node {NODE} or newer, CDK needs it.", status=2)
     node = shutil.which("node", path=path) or "node"
     shown = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, env=dict(environ))
     found = re.match(r"v(\d+)\.", shown.stdout)
     if found is None or int(found[1]) < MIN_NODE:
         said = shown.stdout.strip() or shown.stderr.strip() or "no version"
-        raise LocalError(f"Node {MIN_NODE} or newer is needed, `node --version` says {said}.", status=2)
+        raise LocalError(f"Node {MIN_NODE} or newer is needed (take {NODE}), `node --version` says {said}.", status=2)
 
 
 def install_cdk(environ: Mapping[str, str], log: Path) -> bool:

@@ -31,6 +31,15 @@ def test_what_is_installed_is_the_lock_by_hash_and_nothing_that_a_lock_does_not_
     assert "://" not in RECIPE + LOCK
 
 
+def test_what_an_image_is_built_on_is_the_same_for_ever() -> None:
+    stages = [line.split() for line in lines("FROM")]
+    own = {words[-1] for words in stages if "AS" in words}
+    bases = [image for image, *_ in stages if image not in own]
+
+    assert bases
+    assert all(re.fullmatch(r"python:3\.13[a-z-]*@sha256:[0-9a-f]{64}", image) for image in bases), bases
+
+
 def test_a_container_has_the_versions_that_ship_to_lambda() -> None:
     in_container = dict(PIN.findall(LOCK))
 

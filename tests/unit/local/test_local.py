@@ -67,14 +67,16 @@ def test_a_machine_without_node_is_told_in_one_sentence(
     said = capsys.readouterr()
     assert (said.out, len(said.err.splitlines())) == ("", 1)
     assert "node" in said.err
+    assert "Node 22" in said.err
 
 
-def test_a_node_that_is_too_old_is_told_with_its_version(project: Path) -> None:
+@pytest.mark.parametrize("version", ["v16.20.2", "v18.20.8"])
+def test_a_node_that_is_too_old_is_told_with_its_version(project: Path, version: str) -> None:
     for tool in ("node", "npm"):
         script = project / tool
-        script.write_text("#!/bin/sh\necho v16.20.2\n")
+        script.write_text(f"#!/bin/sh\necho {version}\n")
         script.chmod(0o755)
-    with pytest.raises(LocalError, match=r"v16\.20\.2") as told:
+    with pytest.raises(LocalError, match=rf"take 22.*{version}") as told:
         toolchain.check_node({"PATH": str(project)})
     assert told.value.status == 2
 
