@@ -14,6 +14,11 @@ from fanfold.engine.payload import BlobRef, Json
 LARGEST_INTEGER = 10**4_300
 """The first integer that Python's JSON neither reads nor writes, by its default limit of 4,300 digits."""
 
+_WORD = 2**64
+_BITS_SQUARED = 400
+"""Digits of long integers are made in a time that grows with their square: 4,300 of them take as long as a text of
+500,000 characters."""
+
 MAX_VALUE_NESTING = 200
 """Deepest value an expression may make or compare; Python's JSON encoder and comparison recurse."""
 STEP_NODES = 400_000
@@ -80,6 +85,8 @@ class Budget:
     def weigh(self, values: Iterable[Json], *, times: int = 1, strict: bool = False) -> None:
         """Pay for all parts of these values, and `times` their text; `strict`: they have to be plain JSON.
 
+        Long integers are paid as if their digits were made, since nearly all there is to do with a value does that.
+
         Raises `Refused`, also for what is nested deeper than `MAX_VALUE_NESTING`.
         """
         level = list(values)
@@ -95,8 +102,11 @@ class Budget:
                 elif isinstance(value, list):
                     self.spend(len(value))
                     below.extend(value)
-                elif strict:
-                    _check(value)
+                else:
+                    if strict:
+                        _check(value)
+                    if isinstance(value, int) and not -_WORD < value < _WORD:
+                        self.spend(0, value.bit_length() ** 2 // _BITS_SQUARED)
             self.spend(0)
             if not below:
                 return

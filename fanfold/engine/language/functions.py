@@ -109,7 +109,10 @@ def function(name: str) -> _Call:
 
 def _called(name: str, budget: Budget, given: list[Json]) -> Json:
     _pay_call(name, budget, given)
-    return _FUNCTIONS.call_function(name, given)
+    value: Json = _FUNCTIONS.call_function(name, given)
+    if type(value) is int:
+        budget.weigh((value,))
+    return value
 
 
 def _pay_call(name: str, budget: Budget, given: list[Json]) -> None:
@@ -128,7 +131,7 @@ def _pay_call(name: str, budget: Budget, given: list[Json]) -> None:
             budget.spend(0, 16 * len(text))
         case (("starts_with" | "ends_with"), [str(), str(part)]):
             budget.spend(0, len(part))
-        case "to_string", [list() | dict() as value]:
+        case "to_string", [list() | dict() | int() as value]:
             budget.write(value)
         case "join", [str(separator), list(items)]:
             budget.spend(len(items) // _CHECKED, 2 * len(separator) * len(items))
