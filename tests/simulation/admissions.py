@@ -42,10 +42,13 @@ class Admissions:
 
     def check(self) -> None:
         """The bound, and what the counter must cover."""
-        queued = sum(waits(run) for run in self._audit.latest.values())
-        bound = self._audit.simulation.deployment.bound
-        self._audit.hold(not bound or queued <= bound, "queued rows are within the bound", f"{queued} > {bound}")
-        void = now_at(self._audit.simulation.loop.time() - self._audit.simulation.settings.slot_void_seconds)
+        queue = Counter(run.class_name for run in self._audit.latest.values() if waits(run))
+        for class_name, rows in queue.items():
+            bound = self._audit.simulation.rollout.bound(class_name)
+            self._audit.hold(not bound or rows <= bound, "queued rows are within the bound", f"{rows} > {bound}")
+        queued = queue.total()
+        simulation = self._audit.simulation
+        void = now_at(simulation.loop.time() - simulation.rollout.all[0].settings.slot_void_seconds)
         coming = sum(
             RunKey(tenant=e.tenant, run_id=e.run_id) not in self._audit.latest
             and e.slot is not None

@@ -22,9 +22,9 @@ After every write of a record:
 - each end of a map's item that is recorded happened, is recorded once in a try, and in order; a map
   ends when its execution has, and its output is its items' (`maps`)
 
-After every write, send, reservation and return of a place (`admissions`):
-- queued rows are within the bound
-- the counter of places covers queued rows and envelopes out whose row can still be made; a place is
+After every write, send, reservation and return of a slot (`admissions`):
+- queued rows are within the highest bound that was deployed, and nothing is admitted past the one in force
+- the counter of slots covers queued rows and envelopes out whose row can still be made; a slot is
   returned once: by workers and the sweeper for a row that left the queue, by the API for a submit that came to nothing
 
 When a task begins:
@@ -130,9 +130,7 @@ class Audit:
             self.lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
         self.admissions.written(old, run)
         whole = replace(run, sealed=Sealed())  # what is sealed was put back into the record before it came here
-        wrong = wrong_due(
-            whole, self.simulation.workflow_of(run), engine_limits(self.simulation.settings), self._payloads
-        )
+        wrong = wrong_due(whole, self.simulation.workflow_of(run), engine_limits(node.settings), self._payloads)
         self.hold(wrong is None, "what a claim would move on is due by then, and its wake claims", f"{run.id}: {wrong}")
 
     def _follows(self, old: Run, run: Run) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fanfold.engine.admission.lanes import LaneRequest
-from fanfold.engine.errors import InfrastructureError, KeyReused, QueueFull
+from fanfold.engine.errors import InfrastructureError, InvalidDocument, KeyReused, LaneDenied, QueueFull
 from fanfold.engine.ports import RunKey
 from fanfold.service.api.control import Control
 from fanfold.service.api.forking import Forker
@@ -107,7 +107,7 @@ class Desk:
         """A new process."""
         node = simulation.node("api")
         services = node.services
-        workflows = WorkflowCache(services.catalog, simulation.settings.classes)
+        workflows = WorkflowCache(services.catalog, node.settings.classes)
         submitter = Submitter.on(services, workflows)
         return cls(node, submitter, Control(services, workflows), Forker(services, workflows, submitter))
 
@@ -126,7 +126,7 @@ class Api:
 
     def ask(self, call: Callable[[Desk], Coroutine[Any, Any, T]]) -> tuple[Node, asyncio.Task[T]]:
         """A request is on its way."""
-        if self._desk is None or self._desk.node.dead:
+        if self._desk is None or self._desk.node.dead or not self._simulation.rollout.keeps(self._desk.node):
             self._desk = Desk.opened(self._simulation)
         return self._desk.node, self._desk.node.begin(call(self._desk))
 
@@ -148,6 +148,8 @@ async def client(simulation: Simulation, api: Api, wish: Wish) -> None:
                     return None
                 case QueueFull():
                     pause = 20.0
+                case InvalidDocument() | LaneDenied() if simulation.deployment.releases:
+                    pause = 20.0  # its class or lane is not deployed at the moment
                 case InfrastructureError():
                     pass
                 case error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from tests.simulation.clients import Wish, in_lanes, wishes
 from tests.simulation.fate import Fate
 from tests.simulation.features import enriched
 from tests.simulation.operators import Order, orders
+from tests.simulation.releases import LANES, SIDE, Release, releases
 from tests.simulation.workload import document
 
 TENANTS = ("acme", "bolt")
@@ -24,7 +26,6 @@ SHORT_HOURS: Mapping[str, Any] = {
 }
 """Windows of slot repair that a schedule lives to see. Each bears a write that is done 40 s late."""
 
-LANES = ("high", "normal", "low")
 MANY_LANES = 0.15
 """Of the schedules, so many have a class with all three lanes: more polls make each of them slower."""
 
@@ -37,10 +38,11 @@ class Deployment:
     """One deployment and its clients.
 
     `batches` are submitted in one call each. `orders` are operators' moves; with `machine`, maps may go
-    on elsewhere; with `short_hours`, places are repaired within minutes. `bound` is of queued runs (0:
+    on elsewhere; with `short_hours`, slots are repaired within minutes. `bound` is of queued runs (0:
     none), `batch` of the lane's mapping; `lag` is the indexes', in seconds; with `encoded`, every record
     makes the round trip it makes in the real table; with `skewed`, clocks differ by up to the margin;
-    with `drained`, the queues must run empty at last. `lanes` are the class's, best first.
+    with `drained`, the queues must run empty at last. `lanes` are the class's, best first; `side`: there is the other
+    class at first. `releases` are deployed later.
     """
 
     documents: Mapping[tuple[str, str], Mapping[str, Any]]
@@ -60,10 +62,12 @@ class Deployment:
     machine: bool = False
     short_hours: bool = False
     lanes: Sequence[str] = ("normal",)
+    side: bool = False
+    releases: Sequence[Release] = ()
 
     @property
     def healed(self) -> bool:
-        """Whether the sweeper gets to the repair of places in the time of a schedule, and has something to repair."""
+        """Whether the sweeper gets to the repair of slots in the time of a schedule, and has something to repair."""
         return self.short_hours
 
     @property
@@ -75,8 +79,9 @@ class Deployment:
             max_step_seconds=MAX_STEP_SECONDS,
             state_machine="simulated" if self.machine else "",
         )
+        classes = {"model": of_class, SIDE: replace(of_class, lanes=LANES[1:2])} if self.side else {"model": of_class}
         settings = Settings(
-            classes={"model": of_class},
+            classes=classes,
             inline_bytes=512,
             lease_seconds=self.lease_seconds,
             inline_map_items=3,
@@ -105,7 +110,7 @@ class Deployment:
             clients = in_lanes(fate.rng("lanes.clients"), clients, lanes)
         alone, batches = batched(fate.rng("batches"), clients)
         fleet = shape.choice(("lambda", "process", "both"))
-        return cls(
+        found = cls(
             documents=documents,
             wishes=alone,
             batches=batches,
@@ -124,3 +129,18 @@ class Deployment:
             short_hours=lively and features.random() < 0.3,
             lanes=lanes,
         )
+        return deployed_anew(fate.rng("releases"), found, within=fate.calm_at)
+
+
+def deployed_anew(rng: random.Random, first: Deployment, *, within: float) -> Deployment:
+    """The deployment, now and then with others after it; then some workflows are of a class that comes and goes."""
+    side = rng.random() < 0.5
+    later = releases(rng, replace(first, side=side).settings, within=within)
+    if not later:
+        return first
+    documents = first.documents
+    if side or any(SIDE in release.settings.classes for release in later):
+        documents = {
+            name: {**one, "class": SIDE} if rng.random() < 0.4 else one for name, one in sorted(documents.items())
+        }
+    return replace(first, documents=documents, releases=later, side=side)

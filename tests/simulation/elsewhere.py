@@ -103,7 +103,7 @@ class StateMachine(MemoryFanOut):
 
     async def _invoke(self, event: Mapping[str, Any]) -> BatchEnd:
         """One invocation, as `BatchInvocations.work` makes it. Raises when the function fails."""
-        node, batches = self._warm.pop() if self._warm and self._random.random() < KEPT_WARM else self._sandbox()
+        node, batches = self._sandbox(warm=self._random.random() < KEPT_WARM if self._warm else False)
         until = node.services.clock.now() + timedelta(seconds=BATCH_SECONDS)
         task = node.begin(batches.work(Order.from_event(event), until=until))
         try:
@@ -125,10 +125,13 @@ class StateMachine(MemoryFanOut):
         self._warm.append((node, batches))
         return task.result()
 
-    def _sandbox(self) -> tuple[Node, MapBatches]:
+    def _sandbox(self, *, warm: bool) -> tuple[Node, MapBatches]:
+        self._warm = [box for box in self._warm if self._simulation.rollout.keeps(box[0])]
+        if warm and self._warm:
+            return self._warm.pop()
         node = self._simulation.node("batch")
-        workflows = WorkflowCache(node.services.catalog, self._simulation.settings.classes)
-        return node, MapBatches(node.services, workflows, TaskRunner(self._simulation.settings, node.services.clock))
+        workflows = WorkflowCache(node.services.catalog, node.settings.classes)
+        return node, MapBatches(node.services, workflows, TaskRunner(node.settings, node.services.clock))
 
 
 def _end(node: Node, task: asyncio.Task[BatchEnd]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fanfold.engine.errors import InfrastructureError
-from fanfold.engine.record.messages import DEAD, RESUME, QueueName, Received
+from fanfold.engine.record.messages import DEAD, QueueName, Received
 from fanfold.service.dead_letters import revive
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.sweeper.expire_queued import QueueExpiry
@@ -19,28 +19,30 @@ from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.worker.visibility_extender import VisibilityExtender
 from fanfold.service.workflow_cache import WorkflowCache
 from tests.simulation.nodes import Node
+from tests.simulation.releases import FUNCTION_SECONDS, queues_of
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
-RESUMED = QueueName(class_name="model", role=RESUME)
-DEAD_LETTERS = QueueName(class_name="model", role=DEAD)
-FUNCTION_SECONDS = 180
-"""The worker function's timeout, and its queues' default visibility. Longer than a lease and a few steps."""
+
+ROLLED_SECONDS = 120
+"""How long it takes until all processes of a service are replaced."""
 
 
-def lane_named(role: str) -> QueueName:
-    """The queue of one of the class's lanes."""
-    return QueueName(class_name="model", role=role)
+KEPT_WARM = 0.8
+"""Of the invocations that find one, so many go to a warm sandbox."""
 
 
 class Sandbox:
     """A Lambda sandbox: what stays warm between its invocations."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, queue: QueueName) -> None:
         self.node = simulation.node("lambda")
-        self.workflows = WorkflowCache(self.node.services.catalog, simulation.settings.classes)
-        self.attempts = TaskRunner(simulation.settings, self.node.services.clock)
+        if queue not in queues_of(self.node.settings):
+            # A mapping is made after the function that it calls.
+            self.node = simulation.node("lambda", simulation.rollout.current)
+        self.workflows = WorkflowCache(self.node.services.catalog, self.node.settings.classes)
+        self.attempts = TaskRunner(self.node.settings, self.node.services.clock)
 
     def invoke(self, messages: Sequence[Received]) -> asyncio.Task[Sequence[str]]:
         """One invocation, as `Invocations.work` makes it."""
@@ -51,7 +53,7 @@ class Sandbox:
                 services,
                 runner,
                 messages,
-                seconds_left=FUNCTION_SECONDS,
+                seconds_left=self.node.release.function_seconds,
                 spent=lambda: bool(self.attempts.lingering),
             )
         )
@@ -65,25 +67,40 @@ class Mapping:
         self._queue = queue
         self._batch = batch
         self._warm: list[Sandbox] = []
-        self._random = simulation.fate.rng(f"mapping.{queue.role}")
+        # Of the class that was always there the name is left out, so that its chance is what it was.
+        place = queue.role if queue.class_name == "model" else str(queue)
+        self._random = simulation.fate.rng(f"mapping.{place}")
 
     async def poll(self) -> None:
         """One of its pollers."""
         queue = self._simulation.queue
         while True:
+            if not self._deployed:
+                await asyncio.sleep(5)
+                continue
             messages = await queue.receive(
                 self._queue, limit=self._batch, wait_seconds=20, visibility_seconds=FUNCTION_SECONDS
             )
-            if messages:
+            if messages and self._deployed:
                 again = await self._invoke(messages)
                 if again is not None:
                     await queue.delete([m for m in messages if m.message_id not in again])
 
+    @property
+    def _deployed(self) -> bool:
+        return self._queue in queues_of(self._simulation.rollout.current.settings)
+
+    def _sandbox(self) -> Sandbox:
+        self._warm = [box for box in self._warm if self._simulation.rollout.keeps(box.node)]
+        if self._warm and self._random.random() < KEPT_WARM:
+            return self._warm.pop()
+        return Sandbox(self._simulation, self._queue)
+
     async def _invoke(self, messages: Sequence[Received]) -> Sequence[str] | None:
         """Ids to deliver again; None when the invocation failed."""
-        box = self._warm.pop() if self._warm and self._random.random() < 0.8 else Sandbox(self._simulation)
+        box = self._sandbox()
         task = box.invoke(messages)
-        await asyncio.wait({task}, timeout=FUNCTION_SECONDS)
+        await asyncio.wait({task}, timeout=box.node.release.function_seconds)
         if not task.done():
             box.node.kill("the function's timeout")
             await asyncio.wait({task})
@@ -103,18 +120,18 @@ class Mapping:
 class Isolation:
     """Suspects of a process worker in children of their own."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, parent: Node) -> None:
         self._simulation = simulation
-        self._parent: Node | None = None
+        self._parent = parent
         self._runners: list[tuple[Node, MessageHandler]] = []
 
     async def handle(self, message: Received) -> Disposition:
         """As `fanfold.service.worker.isolation` does, with a simulated child."""
         simulation = self._simulation
-        child = simulation.node("child")
+        child = simulation.node("child", self._parent.release)
         services = child.services
-        cache = WorkflowCache(services.catalog, simulation.settings.classes)
-        runner = MessageHandler(services, cache, TaskRunner(simulation.settings, services.clock), worker=child.name)
+        cache = WorkflowCache(services.catalog, child.settings.classes)
+        runner = MessageHandler(services, cache, TaskRunner(child.settings, services.clock), worker=child.name)
         self._runners.append((child, runner))
 
         async def one() -> Disposition:
@@ -138,27 +155,35 @@ class Isolation:
             child.context.run(runner.hurry, child.services.clock.now())
 
 
-async def process_worker(simulation: Simulation, number: int) -> None:
-    """A process worker, begun anew whenever it ended."""
+async def process_worker(simulation: Simulation, number: int, class_name: str = "model") -> None:
+    """A process worker, begun anew whenever it ended; each deployment ends it, sooner or later."""
     rng = simulation.fate.rng(f"worker{number}")
     while True:
+        if class_name not in simulation.rollout.current.settings.classes:
+            await asyncio.sleep(5)
+            continue
         node = simulation.node("worker")
         worker = Worker(
             node.services,
-            class_name="model",
-            lanes=simulation.deployment.lanes,
+            class_name=class_name,
+            lanes=node.settings.classes[class_name].lanes,
             concurrency=rng.choice((1, 2, 5)),
-            isolation=Isolation(simulation),  # type: ignore[arg-type]  # the same two methods, without processes
+            isolation=Isolation(simulation, node),  # type: ignore[arg-type]  # the same two methods, without processes
         )
         task = node.begin(worker.run())
-        if rng.random() < 0.3 and simulation.fate.faults:
 
-            def told_to_stop(node: Node = node, worker: Worker = worker) -> None:
+        def told_to_stop(node: Node = node, worker: Worker = worker) -> None:
+            if not node.dead:
                 simulation.note(node.name, "is told to stop", "")
                 node.disturbed()
                 worker.stop()
 
+        if rng.random() < 0.3 and simulation.fate.faults:
             simulation.loop.call_later(rng.random() * 200, told_to_stop, context=node.context)
+        if (following := simulation.rollout.next) is not None:
+            chance, _, _ = simulation.fate.chance(f"{node.name}.rolled")
+            after = following.at - simulation.loop.time() + chance * ROLLED_SECONDS
+            simulation.loop.call_later(after, told_to_stop, context=node.context)
         await asyncio.wait({task})
         if not node.dead and not task.cancelled() and task.exception() is not None:
             simulation.audit.fail("a worker does not raise", repr(task.exception()))
@@ -173,11 +198,11 @@ async def sweeper(simulation: Simulation) -> None:
         node = simulation.node("sweeper")
         settle = QueueExpiry(
             node.services,
-            WorkflowCache(node.services.catalog, simulation.settings.classes),
-            engine_limits(simulation.settings),
+            WorkflowCache(node.services.catalog, node.settings.classes),
+            engine_limits(node.settings),
         )
         task = node.begin(
-            sweep(node.services, engine_limits(simulation.settings), now=node.services.clock.now(), settle=settle)
+            sweep(node.services, engine_limits(node.settings), now=node.services.clock.now(), settle=settle)
         )
         await asyncio.wait({task}, timeout=55)
         if not task.done():
@@ -188,11 +213,14 @@ async def sweeper(simulation: Simulation) -> None:
             _only_services(simulation, task.exception())
 
 
-async def dead_letters(simulation: Simulation) -> None:
+async def dead_letters(simulation: Simulation, class_name: str = "model") -> None:
     """The dead-letter function, looked at each minute."""
+    letters = QueueName(class_name=class_name, role=DEAD)
     while True:
         await asyncio.sleep(60)
-        messages = await simulation.queue.receive(DEAD_LETTERS, limit=10, wait_seconds=0, visibility_seconds=120)
+        if class_name not in simulation.rollout.current.settings.classes:
+            continue
+        messages = await simulation.queue.receive(letters, limit=10, wait_seconds=0, visibility_seconds=120)
         if not messages:
             continue
         node = simulation.node("deadletter")

@@ -56,7 +56,7 @@ class Liveness:
             if not healthy(self._audit.owners[run.owner], min(since, self._audit.held_at[key])):
                 continue
             self._audit.hold(now < self._audit.lease_ends[key], "an undisturbed holder renews", run.id)
-            told = self._audit.simulation.settings.lease_seconds / 3 + STARTS_WITHIN
+            told = self._audit.owners[run.owner].settings.lease_seconds / 3 + STARTS_WITHIN
             self._audit.hold(not run.cancel_requested or now - since < told, "a holder hears of its end", run.id)
             for name, state in run.steps.items():
                 begun = (run.id, run.submission, name, state.attempts) in self._audit.simulation.ledger.executions
@@ -70,7 +70,7 @@ class Liveness:
         """When faults are over, a run that was let go is taken up when it is due."""
         assert run.due_at is not None, "a waiting run says when somebody must look"
         now, due = self._audit.simulation.loop.time(), (run.due_at - START).total_seconds()
-        late = now - max(due, since, self._audit.simulation.fate.calm_at + FROZEN_AT_MOST)
+        late = now - max(due, since, self._audit.simulation.calm_at + FROZEN_AT_MOST)
         self._audit.hold(
             late < COMES_BACK_WITHIN, "a run that was let go comes back on time", f"{run.id}: {late:.0f} s"
         )

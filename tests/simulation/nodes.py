@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from fanfold.engine.errors import InfrastructureError, LimitExceeded, Throttled, Unanswered, Unavailable
 from fanfold.engine.ports import NotSent, Outgoing, QueueDepth
-from fanfold.engine.record.messages import QueueName
+from fanfold.engine.record.messages import DEAD, QueueName, Received
+from fanfold.service.settings import Settings
 from fanfold.service.wiring import Services
 from tests.simulation.fate import Fault, Plan
+from tests.simulation.releases import Release, queues_of
 from tests.support.clock import SeededIds
 from tests.support.virtual import PROCESS, VirtualClock
 
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
+    from tests.simulation.stores import Queue
 
 READS = frozenset(
     {
@@ -48,8 +51,10 @@ class SkewedClock(VirtualClock):
 class Node:
     """A process. Once dead it never gets an answer and never asks again; frozen, it stands still."""
 
-    def __init__(self, simulation: Simulation, kind: str, number: int) -> None:
+    def __init__(self, simulation: Simulation, kind: str, number: int, release: Release | None = None) -> None:
         self.simulation = simulation
+        self.release = simulation.rollout.of_new(f"{kind}{number}", kind) if release is None else release
+        self.settings = self.release.settings
         self.kind = kind
         self.name = f"{kind}{number}"
         self.dead = False
@@ -57,7 +62,7 @@ class Node:
         self.thawed_at = -1e9
         self.frozen = False
         amount, _, _ = simulation.fate.chance(f"{self.name}.skew")
-        margin = simulation.settings.clock_skew_seconds
+        margin = simulation.rollout.least_skew_seconds
         self.skew = (amount - 0.5) * margin if simulation.deployment.skewed else 0.0
         clock = SkewedClock(self.skew)
         shared = simulation.services
@@ -65,8 +70,14 @@ class Node:
             name: Port(self, name, getattr(shared, name))
             for name in ("runs", "queue", "slots", "blobs", "catalog", "tokens", "marks", "map_records", "fan_out")
         }
+        limits = {name: of.max_queue_depth for name, of in self.settings.classes.items()}
+        slots = simulation.slots.reconfigured(limits, self.settings.slot_shards)
+        ports["slots"] = Port(self, "slots", slots)
+        ports["queue"] = Port(self, "queue", Reachable(simulation.queue, self.settings))
         ids = SeededIds(f"{simulation.fate.seed}/{self.name}")
-        self.services: Services = replace(shared, clock=clock, ids=ids, clock_offset=lambda: -self.skew, **ports)
+        self.services: Services = replace(
+            shared, settings=self.settings, clock=clock, ids=ids, clock_offset=lambda: -self.skew, **ports
+        )
         self.context = copy_context()
         self.context.run(PROCESS.set, self.name)
 
@@ -114,6 +125,29 @@ class Node:
         """The door: a dead process gets no further."""
         if self.dead:
             raise asyncio.CancelledError
+
+
+class Reachable:
+    """The queues of a process's settings: it has no address of another's, and one that is deleted does not answer."""
+
+    def __init__(self, queue: Queue, settings: Settings) -> None:
+        self._queue = queue
+        dead = [QueueName(class_name=name, role=DEAD) for name in settings.classes]
+        self._known = frozenset([*queues_of(settings), *dead])
+
+    def __getattr__(self, method: str) -> Any:
+        function = getattr(self._queue, method)
+
+        async def call(first: QueueName | Sequence[Received], *args: Any, **given: Any) -> Any:
+            for name in [first] if isinstance(first, QueueName) else {received.queue for received in first}:
+                if name not in self._known:
+                    raise KeyError(name)
+                if name in self._queue.deleted:
+                    raise Unavailable(f"there is no queue {name}")
+            return await function(first, *args, **given)
+
+        setattr(self, method, call)
+        return call
 
 
 class Port:

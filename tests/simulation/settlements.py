@@ -30,7 +30,8 @@ class Settlements:
             if not state.settled or (before is not None and before.settled):
                 continue
             step = self._audit.simulation.workflow_of(run).steps[name]
-            if run.origin is not None and not state.attempts and state.status is not StepStatus.SKIPPED:
+            told = any(entry.step == name for entry in run.journal)
+            if run.origin is not None and not told and state.status is not StepStatus.SKIPPED:
                 self._taken(run, name, state)
             elif state.status is StepStatus.SUCCEEDED:
                 self._succeeded(run, step, state)
@@ -56,6 +57,9 @@ class Settlements:
     def _failed(self, run: Run, step: Step, state: StepState) -> None:
         if step.wait is not None:
             return self._audit.moves.missed(run, step, state)
+        if state.error is not None and state.error.type == "timeout_over_limit":
+            most = self._audit.simulation.author.settings.classes[run.class_name].max_step_seconds
+            return self._hold(step.timeout_seconds > most, "a step fails as too long where it is", step.name)
         if step.map is not None:
             return self._audit.maps.failed(run, step, state)
         kind = "" if state.error is None else state.error.type
@@ -79,7 +83,7 @@ class Settlements:
                 late = run.queue_deadline is not None and at >= run.queue_deadline
                 self._hold(late and (old is None or old.status is Status.QUEUED), "a run expires in the queue", run.id)
             case Reason.ATTEMPTS_EXHAUSTED:
-                limit = self._audit.simulation.settings.max_crashes
+                limit = self._audit.simulation.author.settings.max_crashes
                 key = RunKey(tenant=run.tenant, run_id=run.id)
                 worn = max((s.interruptions for s in run.steps.values()), default=0)
                 self._hold(max(worn, run.crashes) >= limit, "five crashes exhaust a run", (worn, run.crashes))

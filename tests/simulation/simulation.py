@@ -13,7 +13,7 @@ from fanfold.adapters.aws.sweeper_state import MemorySweeperState
 from fanfold.adapters.memory import MemoryCatalog, MemoryTokens
 from fanfold.engine.language.workflow import Workflow, check, version_of
 from fanfold.engine.ports import Registered, RunKey, Token
-from fanfold.engine.record.messages import QueueName
+from fanfold.engine.record.messages import RESUME, QueueName
 from fanfold.engine.record.run import Run
 from fanfold.service.wiring import Services
 from tests.simulation import fleet
@@ -27,6 +27,7 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.nodes import Node
 from tests.simulation.operators import closing, operator
 from tests.simulation.outcome import Failure, Line, Played
+from tests.simulation.releases import SIDE, Release, Rollout, queues_of
 from tests.simulation.stores import Blobs, Queue, Slots, Store
 from tests.simulation.verdict import judge
 from tests.simulation.workload import CURRENT, Ledger
@@ -53,19 +54,22 @@ class Simulation:
         self.loop = loop
         self.fate = fate
         self.deployment = deployment
-        self.settings = deployment.settings
+        self.rollout = Rollout(self, deployment.releases)
+        self.calm_at = max(fate.calm_at, self.rollout.done_at)
         self.context = copy_context()
         self.clock = VirtualClock()
         self.audit = Audit(self)
         self.ledger = Ledger()
         self.store = Store(self, codec() if deployment.encoded else None, lag=deployment.lag)
         self.queue = Queue(self, max_receives=deployment.max_receives)
-        self.slots = Slots(self, {"model": deployment.bound}, hour_seconds=deployment.settings.slot_hour_seconds)
+        first = deployment.settings
+        limits = {name: of.max_queue_depth for name, of in first.classes.items()}
+        self.slots = Slots(self, limits, hour_seconds=first.slot_hour_seconds)
         self.blobs = Blobs(self)
         self.machine = StateMachine(self, self.blobs)
         self.workflows: dict[tuple[str, str], Workflow] = {}
         self.services = Services(
-            settings=self.settings,
+            settings=first,
             runs=self.store,
             queue=self.queue,
             slots=self.slots,
@@ -74,7 +78,7 @@ class Simulation:
             tokens=MemoryTokens(),
             marks=MemorySweeperState(),
             secrets=MemorySecrets(),
-            seats=MemorySeats(self.settings.max_watchers),
+            seats=MemorySeats(first.max_watchers),
             map_records=MapRecords(self),
             fan_out=self.machine,
             clock=self.clock,
@@ -100,10 +104,10 @@ class Simulation:
         """What the run does."""
         return self.workflows[run.tenant, run.workflow]
 
-    def node(self, kind: str) -> Node:
-        """A new process."""
+    def node(self, kind: str, release: Release | None = None) -> Node:
+        """A new process, deployed with what is there at the moment, or with this release."""
         self._kinds[kind] = self._kinds.get(kind, 0) + 1
-        node = Node(self, kind, self._kinds[kind])
+        node = Node(self, kind, self._kinds[kind], release)
         self.nodes[node.name] = node
         return node
 
@@ -164,7 +168,9 @@ class Simulation:
 
     async def _deploy(self) -> None:
         for (tenant, name), source in self.deployment.documents.items():
-            workflow = check(source, name=None, tasks={"sim.work"}, classes={"model": MAX_STEP_SECONDS})
+            workflow = check(
+                source, name=None, tasks={"sim.work"}, classes={"model": MAX_STEP_SECONDS, SIDE: MAX_STEP_SECONDS}
+            )
             version = version_of(source)
             registered = Registered(name=name, version=version, document=source, created_at=START)
             await self.services.catalog.register(tenant, registered)
@@ -183,7 +189,7 @@ class Simulation:
             *(submitter(self, api, batch) for batch in self.deployment.batches),
             *(operator(self, api, order) for order in self.deployment.orders),
         )
-        await asyncio.sleep(max(0.0, self.fate.calm_at - self.loop.time()))
+        await asyncio.sleep(max(0.0, self.calm_at - self.loop.time()))
         self.go(closing(self, api))
         await self._until(self._all_ended, "every accepted run ends")
         for key, run in self.audit.latest.items():
@@ -195,17 +201,22 @@ class Simulation:
 
     def _start_fleet(self) -> None:
         if self.deployment.lambdas:
-            best, *others = (fleet.lane_named(lane) for lane in self.deployment.lanes)
-            batch = self.deployment.batch
-            mapped = [(best, batch, 2), (fleet.RESUMED, 1, 2), *((lane, batch, 1) for lane in others)]
-            for queue, most, pollers in mapped:
-                mapping = fleet.Mapping(self, queue, batch=most)
-                for _ in range(pollers):
+            ever = [queue for release in self.rollout.all for queue in queues_of(release.settings)]
+            best = queues_of(self.deployment.settings)[0]
+            for queue in dict.fromkeys(ever):
+                mapping = fleet.Mapping(self, queue, batch=1 if queue.role == RESUME else self.deployment.batch)
+                for _ in range(2 if queue == best or queue.role == RESUME else 1):
                     self.go(mapping.poll())
         for number in range(self.deployment.processes):
             self.go(fleet.process_worker(self, number))
         self.go(fleet.sweeper(self))
         self.go(fleet.dead_letters(self))
+        if any(SIDE in release.settings.classes for release in self.rollout.all):
+            if not self.deployment.lambdas:
+                self.go(fleet.process_worker(self, self.deployment.processes, SIDE))
+            self.go(fleet.dead_letters(self, SIDE))
+        if self.deployment.releases:
+            self.go(self.rollout.go())
 
     async def _until(self, true: Callable[[], bool], what: str) -> None:
         limit = self.loop.time() + ENDS_WITHIN
@@ -238,11 +249,13 @@ class Simulation:
             elif (amount := self.fate.strikes("luck.purge", 0.03, at=at)) is not None:
                 lanes = self.deployment.lanes
                 # The first half of chance is the lanes', the other the resume queue's.
-                self._purge(fleet.lane_named(lanes[int(amount * 2 * len(lanes))]) if amount < 0.5 else fleet.RESUMED)
+                role = lanes[int(amount * 2 * len(lanes))] if amount < 0.5 else RESUME
+                self.purge(QueueName(class_name="model", role=role))
             elif self.fate.strikes("luck.abort", 0.1, at=at) is not None:
                 await self.machine.abort()
 
-    def _purge(self, name: QueueName) -> None:
+    def purge(self, name: QueueName) -> None:
+        """Somebody empties a queue."""
         gone = self.queue.purge(name)
         self.note("operator", "purges", f"{name}: {len(gone)}")
         self.audit.purged |= {RunKey(tenant=message.tenant, run_id=message.run_id) for message in gone}

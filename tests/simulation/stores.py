@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ class Queue(MemoryQueue):
     def __init__(self, simulation: Simulation, *, max_receives: int) -> None:
         super().__init__(simulation.clock, max_receives=max_receives)
         self._simulation = simulation
+        self.deleted: set[QueueName] = set()
         self._waiting: dict[int, dict[asyncio.Future[None], float]] = {}
 
     async def send(self, queue: QueueName, message: Message, *, delay_seconds: int = 0) -> None:
@@ -122,17 +123,30 @@ def _end(waiting: asyncio.Future[None]) -> None:
 class Slots(MemorySlots):
     """The counter of queue slots."""
 
-    def __init__(self, simulation: Simulation, limits: dict[str, int], *, hour_seconds: int) -> None:
-        super().__init__(limits, hour_seconds=hour_seconds)
+    def __init__(
+        self, simulation: Simulation, limits: Mapping[str, int], shards: int = 1, *, hour_seconds: int
+    ) -> None:
+        super().__init__(limits, shards, hour_seconds=hour_seconds)
         self._simulation = simulation
+
+    def reconfigured(self, limits: Mapping[str, int], shards: int | None = None) -> Slots:
+        """See `MemorySlots.reconfigured`."""
+        shards = self._shards if shards is None else shards
+        other = Slots(self._simulation, limits, shards, hour_seconds=self._hour_seconds)
+        other._classes = self._classes
+        return other
 
     @property
     def taken(self) -> int:
-        """Places taken, of all classes."""
+        """Slots taken, of all classes."""
         return sum(shard.taken for it in self._classes.values() for shard in it.shards)
 
     async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
         reservation = await super().reserve(class_name, now=now)
+        it = self._classes[class_name]
+        taken = sum(shard.taken for shard in it.shards)
+        within = not it.limit or taken <= it.limit
+        self._simulation.audit.hold(within, "nothing is admitted past the bound", f"{taken} > {it.limit}")
         self._simulation.audit.admissions.reserved += 1
         return reservation
 

@@ -26,7 +26,7 @@ NOTICED_FROM = {
     mutants.joins_do_not_wait: 2,
     mutants.dead_letters_are_dropped: 10,
     mutants.a_signal_stays_when_it_is_taken: 17,
-    mutants.a_pause_is_not_heeded: 209,
+    mutants.a_pause_is_not_heeded: 90,
     mutants.a_cancellation_is_not_heeded: 16,
     mutants.a_runnable_run_waits_for_its_timers: 1,
     mutants.a_redrive_begins_at_the_beginning: 4,
@@ -36,6 +36,9 @@ NOTICED_FROM = {
     mutants.a_batch_mixes_up_its_answers: 381,
     mutants.nobody_repairs_slots: 9,
     mutants.a_map_is_looked_at_once: 5,
+    mutants.leases_are_as_long_as_ones_own: 150,
+    mutants.a_shard_admits_before_it_is_made: 355,
+    mutants.a_step_without_time_is_handed_over: 485,
 }
 """Each mutant, and a seed shortly before the first that noticed it: only to be quick about it."""
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from tests.simulation.mutants.deployments import (
+    a_shard_admits_before_it_is_made,
+    a_step_without_time_is_handed_over,
+    leases_are_as_long_as_ones_own,
+)
 from tests.simulation.mutants.holding import (
     a_halted_holder_goes_on,
     a_lost_answer_is_a_lost_run,
@@ -64,7 +69,9 @@ __all__ = [
     "a_redrive_begins_at_the_beginning",
     "a_resume_forgets_the_dead",
     "a_runnable_run_waits_for_its_timers",
+    "a_shard_admits_before_it_is_made",
     "a_signal_stays_when_it_is_taken",
+    "a_step_without_time_is_handed_over",
     "an_attempt_gives_up_in_an_outage",
     "an_envelope_without_a_row_is_dropped",
     "an_unanswered_move_is_made_again",
@@ -77,6 +84,7 @@ __all__ = [
     "interrupted_means_retried",
     "joins_do_not_wait",
     "keyed_moves_are_forgotten",
+    "leases_are_as_long_as_ones_own",
     "nobody_repairs_slots",
     "repairs_slots_on_one_finding",
     "returns_a_slot_again_when_unanswered",
