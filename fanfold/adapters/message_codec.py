@@ -9,11 +9,11 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from fanfold.adapters.payload_codec import value_from_list, value_to_list
-from fanfold.adapters.run_codec import from_ms, origin_from_list, origin_to_list, to_ms
+from fanfold.adapters.payload_codec import of_kind, value_from_list, value_to_list
+from fanfold.adapters.run_codec import from_ms, origin_from_list, origin_to_list, slot_from_list, tags_from, to_ms
 from fanfold.engine.payload import Json
 from fanfold.engine.record.messages import Envelope, Message, Wake
-from fanfold.engine.record.run import SCHEMA, Slot
+from fanfold.engine.record.run import SCHEMA
 from fanfold.engine.tenant import checked_tenant
 
 _RUN: Final = "run"
@@ -100,32 +100,32 @@ def _message(body: Json) -> Message | None:
             slot, queue_deadline = body["slot"], body["queue_deadline"]
             return Envelope(
                 tenant=checked_tenant(body["tenant"]),
-                run_id=body["run"],
-                submission=body["submission"],
-                workflow=body["workflow"],
-                workflow_version=body["version"],
-                class_name=body["class"],
-                lane=body["lane"],
+                run_id=of_kind(body["run"], str),
+                submission=of_kind(body["submission"], str),
+                workflow=of_kind(body["workflow"], str),
+                workflow_version=of_kind(body["version"], str),
+                class_name=of_kind(body["class"], str),
+                lane=of_kind(body["lane"], str),
                 input=value_from_list(body["input"]),
-                tags=body["tags"],
-                request_hash=body["hash"],
+                tags=tags_from(body["tags"]),
+                request_hash=of_kind(body["hash"], str),
                 accepted_at=from_ms(body["accepted"]),
                 deadline=from_ms(body["deadline"]),
                 queue_deadline=None if queue_deadline is None else from_ms(queue_deadline),
                 not_before=from_ms(body["from"]) if "from" in body else None,
-                slot=None if slot is None else Slot(shard=slot[0], hour=slot[1]),
+                slot=slot_from_list(slot),
                 origin=None if "origin" not in body else origin_from_list(body["origin"]),
-                outages=body["outages"],
-                again=body.get("again", False),
+                outages=of_kind(body["outages"], int),
+                again=body.get("again", False) is True,
             )
         case "wake":
             return Wake(
                 tenant=checked_tenant(body["tenant"]),
-                run_id=body["run"],
-                submission=body["submission"],
-                class_name=body["class"],
-                map_step=body.get("map"),
-                outages=body["outages"],
+                run_id=of_kind(body["run"], str),
+                submission=of_kind(body["submission"], str),
+                class_name=of_kind(body["class"], str),
+                map_step=of_kind(body["map"], str) if "map" in body else None,
+                outages=of_kind(body["outages"], int),
             )
         case _:
             return None
@@ -136,8 +136,8 @@ def _broken_map(detail: Json) -> Wake:
     given = json.loads(detail["input"])
     return Wake(
         tenant=checked_tenant(given["tenant"]),
-        run_id=given["run"],
-        submission=given["submission"],
-        class_name=given["class"],
-        map_step=given["step"],
+        run_id=of_kind(given["run"], str),
+        submission=of_kind(given["submission"], str),
+        class_name=of_kind(given["class"], str),
+        map_step=of_kind(given["step"], str),
     )

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from fanfold.engine.language.maps import ItemError, MapState, Via
 from fanfold.engine.payload import BlobRef, Json, Value
+
+T = TypeVar("T", str, int, list[Json], dict[str, Json])
+
+
+def of_kind(value: Json, kind: type[T]) -> T:
+    """The value, which is of exactly this kind. Raises TypeError.
+
+    A damaged record shows when it is read, and so costs itself alone, and not when others' records are listed with it.
+    """
+    if type(value) is not kind:
+        raise TypeError(f"a {type(value).__name__} stands where a {kind.__name__} must be")
+    return value
 
 
 def value_to_list(value: Value) -> Json:
@@ -20,8 +34,9 @@ def value_from_list(packed: Json) -> Value:
     if packed is None:
         return None
     if len(packed) == 3:
-        return BlobRef(key=packed[0], bytes=packed[1], sha256=packed[2])
-    return packed[0]
+        return BlobRef(key=of_kind(packed[0], str), bytes=of_kind(packed[1], int), sha256=of_kind(packed[2], str))
+    (value,) = of_kind(packed, list)
+    return value
 
 
 def map_to_list(state: MapState) -> list[Json]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fanfold.adapters.payload_codec import map_from_list, map_to_list, value_from_list, value_to_list
+from fanfold.adapters.payload_codec import map_from_list, map_to_list, of_kind, value_from_list, value_to_list
 from fanfold.engine.payload import BlobRef, Json
 from fanfold.engine.record.journal import Entry, EventType
 from fanfold.engine.record.run import (
@@ -150,18 +150,22 @@ def decode(blob: bytes, *, schema: int, created_at: datetime, **native: Any) -> 
         due_at, started_at, finished_at, expires_at, crashes, steps, first_seq, journal, sealed,
         *rare,
     ) = inflate(blob, schema=schema)  # fmt: skip
+    for text in (workflow, class_name, lane):
+        of_kind(text, str)
+    of_kind(try_number, int)
+    of_kind(crashes, int)
     return Run(
         workflow=workflow,
         class_name=class_name,
         lane=lane,
         input=value_from_list(given),
-        tags=tags,
+        tags=tags_from(tags),
         created_at=created_at,
         deadline=from_ms(base + deadline),
         queue_deadline=_moment(queue_deadline, base),
-        slot=None if slot is None else Slot(shard=slot[0], hour=slot[1]),
+        slot=slot_from_list(slot),
         reason=None if reason is None else Reason(reason),
-        error=None if error is None else Failure(type=error[0], message=error[1]),
+        error=_failure(error),
         output=value_from_list(output),
         try_number=try_number,
         due_at=_moment(due_at, base),
@@ -261,17 +265,33 @@ def step_from_list(row: list[Json], base: int) -> StepState:
     status, attempts, failures, interruptions, started, finished, output, due_at, error, mapped = padded
     return StepState(
         status=_STEP_STATUSES[status or 0],
-        attempts=attempts or 0,
-        failures=failures or 0,
-        interruptions=interruptions or 0,
+        attempts=of_kind(attempts or 0, int),
+        failures=of_kind(failures or 0, int),
+        interruptions=of_kind(interruptions or 0, int),
         started_at=_moment(started, base),
         finished_at=None if finished is None else from_ms(base + (started or 0) + finished),
         due_at=_moment(due_at, base),
         output=value_from_list(output),
-        error=None if error is None else Failure(type=error[0], message=error[1]),
+        error=_failure(error),
         map=None if mapped is None else map_from_list(mapped),
         missing_since=from_ms(base + error[2]) if error is not None and len(error) > 2 else None,
     )
+
+
+def tags_from(packed: Json) -> dict[str, str]:
+    """A run's tags as they are. Raises TypeError or ValueError for what is none."""
+    for value in of_kind(packed, dict).values():
+        of_kind(value, str)
+    return packed  # type: ignore[no-any-return]  # which has just been looked at
+
+
+def slot_from_list(packed: list[Json] | None) -> Slot | None:
+    """A place in the queue from its shard and hour."""
+    return None if packed is None else Slot(shard=of_kind(packed[0], int), hour=of_kind(packed[1], int))
+
+
+def _failure(packed: list[Json] | None) -> Failure | None:
+    return None if packed is None else Failure(type=of_kind(packed[0], str), message=of_kind(packed[1], str))
 
 
 def _step_error(step: StepState, base: int) -> list[Json] | None:
@@ -308,6 +328,8 @@ def journal_from_list(rows: list[list[Json]], first_seq: int, base: int, names: 
     for seq, row in enumerate(rows, start=first_seq):
         code, elapsed, step, attempt, data, write_id = row + [None] * (6 - len(row))
         at += elapsed
+        if data is not None:
+            of_kind(data, dict)
         entries.append(
             Entry(
                 seq=seq,

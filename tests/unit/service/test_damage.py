@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from fanfold.adapters.memory import MemoryBlobs, MemoryRunStore
+from fanfold.adapters.run_codec import deflate, inflate
 from fanfold.engine.errors import PayloadLost, Unreadable
 from fanfold.engine.language.workflow import version_of
-from fanfold.engine.payload import SealedStep, of_loaded
+from fanfold.engine.payload import BlobRef, SealedStep, of_loaded
 from fanfold.engine.ports import IfAbsent, Registered
 from fanfold.engine.record.journal import Entry, EventType
-from fanfold.engine.record.run import Run, Sealed, Status, StepState, StepStatus
+from fanfold.engine.record.run import SCHEMA, Failure, Run, Sealed, Status, StepState, StepStatus
 from fanfold.engine.record.segments import Segment
 from fanfold.service.bearer_tokens import mint
 from fanfold.service.dead_letters import revive
@@ -65,6 +66,40 @@ async def test_the_sweeper_looks_after_all_other_runs(damage: Mapping[str, Any])
     spoil(store, waiting(2), damage)
     report = await it.sweep()
     assert (report.rung, report.rescued, report.looked_at) == (2, 1, 3)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each part of a JSON value, the whole first."""
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from leaves(part, (*path, key))
+
+
+def with_part(value: Any, path: tuple[Any, ...], part: Any) -> Any:
+    """The value with another part in a place of it."""
+    if not path:
+        return part
+    copied = value.copy()
+    copied[path[0]] = with_part(value[path[0]], path[1:], part)
+    return copied
+
+
+@pytest.mark.parametrize("part", [-1, "x", 10**30, 1.5, None, [], {}, [1, 2, 3]], ids=repr)
+async def test_a_record_with_one_part_of_another_kind_can_be_shown_or_is_unreadable(part: Any) -> None:
+    reference = BlobRef(key="acme/input", bytes=9_000, sha256="0" * 64)
+    run = a_full_run(2, due_at=LATE, input=reference, error=Failure(type="step_failed", message="only"))
+    whole = inflate(codec().encode(run)["b"]["B"], schema=SCHEMA)
+    it, store = await a_sweeper(run, waiting(3))
+    http = Http(services=replace(memory_services(), runs=store))
+    for path in leaves(whole):
+        spoil(store, run, {"b": {"B": deflate(with_part(whole, path, part), schema=SCHEMA)}})
+        listed = await http("GET", "/v1/runs")
+        assert (listed.status, len(listed.json["runs"])) == (200, 2), path
+        for of_it in ("", "/events"):
+            reply = await http("GET", f"/v1/runs/{run.id}{of_it}")
+            assert reply.status == 200 or (reply.status, reply.json["type"]) == (500, "unreadable"), (path, of_it)
+        assert (await it.sweep()).rung >= 1, path
 
 
 async def test_what_one_run_does_to_the_sweeper_costs_only_that_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from fanfold.engine.record.messages import Message
 from tests.support.builders import a_wake, an_envelope
 from tests.support.records import messages
 
+TEXTS = ("tenant", "run", "submission", "class", "workflow", "version", "lane", "hash")
+
 
 @settings(max_examples=60, deadline=None)
 @given(message=messages())
@@ -50,6 +52,14 @@ def test_a_message_of_newer_code_is_told_from_a_broken_one() -> None:
         json.dumps({**json.loads(encode(an_envelope())), "accepted": 10**30}),
         json.dumps({**json.loads(encode(an_envelope())), "slot": [1]}),
         json.dumps({**json.loads(encode(an_envelope())), "input": 7}),
+        *(json.dumps({**json.loads(encode(an_envelope())), name: 7}) for name in TEXTS),
+        *(json.dumps({**json.loads(encode(a_wake(map_step="each"))), name: []}) for name in (*TEXTS[:4], "map")),
+        json.dumps({**json.loads(encode(an_envelope())), "tags": ["a"]}),
+        json.dumps({**json.loads(encode(an_envelope())), "tags": {"a": {}}}),
+        json.dumps({**json.loads(encode(an_envelope())), "slot": ["0", 1]}),
+        json.dumps({**json.loads(encode(an_envelope())), "input": [1, 2]}),
+        json.dumps({**json.loads(encode(an_envelope())), "outages": "many"}),
+        json.dumps({"executionArn": "arn", "input": json.dumps({"tenant": "acme", "run": 1, "submission": 2})}),
     ],
 )
 def test_a_body_that_is_no_message_is_read_as_none(body: str) -> None:
