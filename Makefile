@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 export CDK_DISABLE_CLI_TELEMETRY := true
 
-.PHONY: help setup bench load demo test test-fast test-localstack simulate hostile faults check format lock synth clean
+.PHONY: help setup bench load demo test test-fast test-lowest test-localstack simulate hostile faults check format lock synth clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,6 +32,17 @@ demo: $(READY)  ## Deploy to the embedded emulator, run a diamond, kill its work
 
 test: $(READY)  ## Every test, the emulator included
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The two test modules need a package that is not for the lowest versions.
+LOWEST := build/lowest
+test-lowest: $(READY)  ## Client, engine and service with the lowest versions that pyproject.toml allows
+	@test -x $(LOWEST)/bin/python || $(BIN)/python -m venv $(LOWEST)
+	@uv=$$(command -v uv || echo $(BIN)/uv); \
+	  "$$uv" pip install --quiet --python $(LOWEST)/bin/python --require-hashes -r requirements-lowest.lock && \
+	  "$$uv" pip install --quiet --python $(LOWEST)/bin/python --no-deps -e .
+	@$(LOWEST)/bin/python -m pytest -q -n 2 -m "not emulator" tests/unit/client tests/unit/commands tests/unit/engine \
+	  tests/unit/adapters tests/unit/text tests/unit/tasks tests/unit/service tests/contract \
+	  --ignore tests/unit/service/api/test_openapi.py --ignore tests/unit/service/api/test_hostile_calls.py
 
 test-fast: $(READY)  ## Only the tests that need neither emulator nor CDK
 	@$(BIN)/python -m pytest -q tests/unit tests/arch tests/contract -m "not emulator"
@@ -98,6 +109,8 @@ lock: $(READY)  ## Pin every dependency again, by hash and without addresses
 	@uv=$$(command -v uv || echo $(BIN)/uv); \
 	  "$$uv" pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url -o requirements-dev.lock && \
+	  "$$uv" pip compile --quiet pyproject.toml --extra service --extra test --resolution lowest-direct \
+	    --python-version 3.11 --generate-hashes --no-emit-index-url -o requirements-lowest.lock && \
 	  "$$uv" pip compile --quiet infra/layer.in --generate-hashes --no-emit-index-url --only-binary :all: \
 	    --python-version 3.13 --python-platform aarch64-manylinux_2_28 -o requirements.lock && \
 	  "$$uv" pip compile --quiet pyproject.toml --extra service --constraint requirements.lock \

@@ -49,7 +49,7 @@ app.add_typer(service.token_app, name="token", rich_help_panel="A deployment")
 
 _EXTRAS = {
     **dict.fromkeys(("boto3", "botocore", "jmespath", "aws_lambda_powertools"), "service"),
-    **dict.fromkeys(("aws_cdk", "constructs", "cdk_nag"), "deploy"),
+    **dict.fromkeys(("aws_cdk", "constructs", "cdk_nag"), "cdk"),
     "ministack": "local",
 }
 """Modules that the client alone does not bring, and the extra that does."""

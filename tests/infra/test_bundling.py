@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from fanfold.cdk import bundling
 
@@ -22,14 +24,24 @@ def locked() -> dict[str, str]:
     return dict(PIN.findall((ROOT / "requirements.lock").read_text()))
 
 
-def test_the_locks_versions_are_those_of_the_project() -> None:
+def test_what_ships_is_pinned_to_what_was_tested_and_lies_in_the_librarys_ranges() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pins = dict(PIN.findall("\n".join([*project["optional-dependencies"]["service"], *project["dependencies"]])))
+    ranges = [Requirement(each) for each in [*project["optional-dependencies"]["service"], *project["dependencies"]]]
     shipped = dict(PIN.findall((ROOT / "infra" / "layer.in").read_text()))
+    tested = dict(PIN.findall((ROOT / "requirements-dev.lock").read_text()))
 
-    assert set(PIN.findall("\n".join(project["optional-dependencies"]["service"]))) <= set(shipped.items())
-    assert {name: pins.get(name, v) for name, v in shipped.items()} == shipped
+    assert {each.name for each in ranges if each.name in shipped} >= {"boto3", "pydantic", "jmespath"}
+    assert [each for each in ranges if each.name in shipped and shipped[each.name] not in each.specifier] == []
+    assert {name: tested[name] for name in shipped} == shipped
     assert {name: locked()[name] for name in shipped} == shipped
+
+
+def test_the_lowest_versions_are_the_lower_ends_of_the_ranges() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ranges = [Requirement(each) for each in [*project["optional-dependencies"]["service"], *project["dependencies"]]]
+    lowest = dict(PIN.findall((ROOT / "requirements-lowest.lock").read_text()))
+    ends = {each.name: min(Version(s.version) for s in each.specifier if s.operator == ">=") for each in ranges}
+    assert {name: Version(lowest[name]) for name in ends} == ends
 
 
 def test_what_ships_is_what_these_tests_ran_with() -> None:
