@@ -35,7 +35,7 @@ from fanfold.engine.rules.engine_limits import KEPT_FOR
 from fanfold.engine.rules.events import AttemptFailed, MapEnded, MapStillRunning, MapThrottled
 from fanfold.service.gather import together
 from fanfold.service.payloads import payload_key
-from fanfold.service.settings import MAX_RECORD_BYTES
+from fanfold.service.setting_bounds import MAX_RECORD_BYTES
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
 

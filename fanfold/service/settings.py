@@ -10,15 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from fanfold.engine.record.run import HOUR_SECONDS
-from fanfold.engine.rules.engine_limits import MAX_LEASE, MAX_LIFE
 from fanfold.service.addresses import VARIABLES, Addresses, read
+from fanfold.service.setting_bounds import BOUNDS, LOG_LEVELS, MAX_RECORD_BYTES
 
 PREFIX = "FANFOLD_"
-MIN_RETENTION_DAYS = 15
-"""An ended run's row lives at least this long: envelopes live up to 14 days (SQS's longest retention; R2)."""
-
-MAX_RECORD_BYTES = 300_000
-"""The results of a batch of a map's items, those in S3 aside: DynamoDB's item limit (400 KB) with room for errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +107,10 @@ class Settings:
     fair_queues: bool = True
 
     def __post_init__(self) -> None:
-        if self.retention_days < MIN_RETENTION_DAYS:
-            raise ValueError(f"retention_days must be at least {MIN_RETENTION_DAYS}")
-        if not 1 <= self.max_life_days <= MAX_LIFE.days:
-            raise ValueError(f"max_life_days must be from 1 to {MAX_LIFE.days}")
-        if self.lease_seconds > MAX_LEASE.total_seconds():
-            raise ValueError(f"lease_seconds must be at most {MAX_LEASE.total_seconds():.0f}")
+        # First of all: what is no number compares as nothing below would expect.
+        for name, (least, most) in BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be from {least:,} to {most:,}")
         if self.lease_seconds <= 2 * self.clock_skew_seconds:
             raise ValueError("lease_seconds must be more than twice clock_skew_seconds")
         # Each window has to be over for certain, on every clock, before the next relies on it.
@@ -131,13 +124,8 @@ class Settings:
             )
         if self.map_batch * self.inline_bytes > MAX_RECORD_BYTES:
             raise ValueError(f"map_batch times inline_bytes must be at most {MAX_RECORD_BYTES:,}")
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
-        if self.missing_task_seconds < 0:
-            raise ValueError("missing_task_seconds must be at least 0")
-        if not 0 <= self.debug_sample <= 1:
-            raise ValueError("debug_sample must be from 0 to 1")
+        if self.log_level.upper() not in LOG_LEVELS:
+            raise ValueError(f"log_level is {self.log_level!r}; there are {', '.join(LOG_LEVELS)}")
         for name, settings in self.classes.items():
             if not settings.lanes:
                 raise ValueError(f"class {name} needs at least one lane")
@@ -187,21 +175,6 @@ class Settings:
 
 _CLASS = ClassSettings()
 """What a class is where nothing is said of it."""
-
-_AT_LEAST_ONE = (
-    "index_shards",
-    "due_shards",
-    "slot_shards",
-    "concurrency",
-    "aws_threads",
-    "max_crashes",
-    "max_map_items",
-    "map_batch",
-    "sweep_batch",
-    "sweep_rings",
-    "repair_batch",
-)
-"""Numbers of which there must be some for anything to go on."""
 
 FIXED = frozenset(
     {

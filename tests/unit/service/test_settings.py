@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
+import math
+from dataclasses import Field, fields, replace
+from datetime import UTC, datetime
 
 import pytest
 
 from fanfold.service.addresses import Addresses
+from fanfold.service.engine_limits import engine_limits
+from fanfold.service.setting_bounds import BOUNDS
 from fanfold.service.settings import ClassSettings, Settings
 
 SETTINGS = Settings(
@@ -96,3 +100,27 @@ def test_what_is_no_setting_of_ours_is_not_spoken_of(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         Settings.from_env({**SETTINGS.to_env(), "FANFOLD_URL": "u", "FANFOLD_TOKEN": "t", "HOME": "h"})
     assert not caplog.records
+
+
+NUMBERS = [f for f in fields(Settings) if f.type in ("int", "float")]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.name)
+def test_each_number_has_a_least_and_a_most_and_what_is_none_is_refused(number: Field[float]) -> None:
+    least, most = BOUNDS[number.name]
+    assert least <= number.default <= most  # type: ignore[operator]  # each has a default
+    for wrong in (least - 1, most + 1, math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match=rf"^{number.name} must be from"):
+            Settings(**{number.name: wrong})
+
+
+def test_the_longest_times_that_may_be_set_can_be_reckoned_with() -> None:
+    days = ("retention_days", "missing_task_seconds", "suspend_after_seconds", "drain_seconds", "max_life_days")
+    limits = engine_limits(Settings(**{name: BOUNDS[name][1] for name in days}))
+    assert datetime(2100, 1, 1, tzinfo=UTC) + limits.retention + limits.missing_for + limits.max_life
+
+
+@pytest.mark.parametrize("level", ["", "LOUD", "10"])
+def test_a_level_that_no_log_has_is_refused_before_anything_is_deployed(level: str) -> None:
+    with pytest.raises(ValueError, match="log_level"):
+        Settings(log_level=level)

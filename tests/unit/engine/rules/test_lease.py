@@ -47,5 +47,5 @@ def test_a_lease_that_no_setting_can_have_made_is_over() -> None:
 
 
 def test_no_longer_lease_can_be_asked_for() -> None:
-    with pytest.raises(ValueError, match="lease_seconds must be at most 900"):
+    with pytest.raises(ValueError, match="lease_seconds must be from 0 to 900"):
         Settings(lease_seconds=901)
