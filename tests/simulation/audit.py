@@ -14,6 +14,8 @@ After every write of a record:
 - `attempts_exhausted` needs five crashes or interruptions in fact, `timed_out` and
   `expired_in_queue` a time that passed; the sweeper ends only queued runs, dead letters none
 - what a claim would move on is due by then, and its wake claims: judged by deciding, not by the record's own `due_at`
+- the crashes it is charged with are as many as holders died on it, and hand-overs of nothing; a worker that is told
+  to stop, or whose time is up, counts nothing (`crashes`)
 - it stays within its tenant, and carries only its own run's data, or what its fork took over
 - operators claim, renew and start nothing (`moves`); a paused run starts nothing and what is to be
   cancelled is; a redrive keeps what succeeded and begins the rest again; a keyed move is made once,
@@ -61,6 +63,7 @@ from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import MOVES, Run, Sealed, Status, StepStatus
 from fanfold.service.engine_limits import engine_limits
 from tests.simulation.admissions import Admissions
+from tests.simulation.crashes import Crashes
 from tests.simulation.liveness import AFTERMATH, STARTS_WITHIN, Liveness, healthy
 from tests.simulation.maps import Maps, by_look
 from tests.simulation.moves import Moves
@@ -85,10 +88,10 @@ class Audit:
         self.history: dict[RunKey, list[tuple[float, Run]]] = defaultdict(list)
         self.purged: set[RunKey] = set()
         self.takeovers: Counter[RunKey] = Counter()
-        self.fruitless: Counter[RunKey] = Counter()
         self.moves = Moves(self)
         self.maps = Maps(self)
         self.settlements = Settlements(self)
+        self.crashes = Crashes(self)
         self.admissions = Admissions(self)
         self.liveness = Liveness(self)
         self.owners: dict[str, Node] = {}
@@ -123,7 +126,9 @@ class Audit:
         else:
             self._follows(old, run)
         self._journal(old, run)
+        takeovers = self.takeovers[key]
         self._author(old, run, node)
+        self.crashes.written(old, run, died=self.takeovers[key] > takeovers)
         self.settlements.written(old, run)
         renewed = run.lease_until is not None and (old is None or old.lease_until != run.lease_until)
         if renewed and run.lease_until is not None:
@@ -178,8 +183,6 @@ class Audit:
         holder = self.owners.setdefault(run.owner, node)
         self.hold(holder is node, "a claim belongs to one process", f"{holder.name}, {node.name}")
         held_at, self.held_at[key] = self.held_at.get(key), self.simulation.loop.time()
-        if old is not None and old.owner == run.owner and run.crashes > old.crashes:
-            self.fruitless[key] += 1
         if old is None or old.owner == run.owner:
             return self._works(run, node)
         if old.status is Status.RUNNING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fanfold.service.settings import ClassSettings, Settings
@@ -13,6 +13,7 @@ from tests.simulation.clients import Wish, in_lanes, wishes
 from tests.simulation.fate import Fate
 from tests.simulation.features import enriched
 from tests.simulation.operators import Order, orders
+from tests.simulation.perils import Workflows, lethal
 from tests.simulation.releases import LANES, SIDE, Release, releases
 from tests.simulation.workload import document
 
@@ -42,7 +43,8 @@ class Deployment:
     none), `batch` of the lane's mapping; `lag` is the indexes', in seconds; with `encoded`, every record
     makes the round trip it makes in the real table; with `skewed`, clocks differ by up to the margin;
     with `drained`, the queues must run empty at last. `lanes` are the class's, best first; `side`: there is the other
-    class at first. `releases` are deployed later.
+    class at first. `releases` are deployed later. Deciding on runs of the workflows that are `lethal` kills; a worker
+    that is told to stop has `drain_seconds`.
     """
 
     documents: Mapping[tuple[str, str], Mapping[str, Any]]
@@ -64,6 +66,8 @@ class Deployment:
     lanes: Sequence[str] = ("normal",)
     side: bool = False
     releases: Sequence[Release] = ()
+    lethal: Workflows = field(default_factory=dict)
+    drain_seconds: float = 25
 
     @property
     def healed(self) -> bool:
@@ -84,6 +88,7 @@ class Deployment:
             classes=classes,
             inline_bytes=512,
             lease_seconds=self.lease_seconds,
+            drain_seconds=self.drain_seconds,
             inline_map_items=3,
             map_batch=3,
         )
@@ -128,6 +133,8 @@ class Deployment:
             machine=lively and features.random() < 0.8,
             short_hours=lively and features.random() < 0.3,
             lanes=lanes,
+            lethal=lethal(fate.rng("lethal"), documents),
+            drain_seconds=fate.rng("drains").choice((25, 25, 5, 0)),
         )
         return deployed_anew(fate.rng("releases"), found, within=fate.calm_at)
 

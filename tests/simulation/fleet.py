@@ -46,8 +46,8 @@ class Sandbox:
 
     def invoke(self, messages: Sequence[Received]) -> asyncio.Task[Sequence[str]]:
         """One invocation, as `Invocations.work` makes it."""
-        services = self.node.services
-        runner = MessageHandler(services, self.workflows, self.attempts, worker=self.node.name)
+        services, name, alone = self.node.services, self.node.name, len(messages) == 1
+        runner = MessageHandler(services, self.workflows, self.attempts, worker=name, alone=alone)
         return self.node.begin(
             work(
                 services,
@@ -112,8 +112,6 @@ class Mapping:
         left = box.node.tasks
         self._simulation.audit.hold(not left, "nothing outlives an invocation", left)
         self._warm.append(box)
-        if task.result():
-            box.node.disturbed()  # what it broke off is left to its lease
         return task.result()
 
 
@@ -151,8 +149,8 @@ class Isolation:
     def stop(self) -> None:
         """Tell the children to let their runs go."""
         for child, runner in self._runners:
-            child.disturbed()
             child.context.run(runner.hurry, child.services.clock.now())
+            self._simulation.loop.call_later(child.settings.drain_seconds, runner.break_off, context=child.context)
 
 
 async def process_worker(simulation: Simulation, number: int, class_name: str = "model") -> None:
@@ -175,7 +173,6 @@ async def process_worker(simulation: Simulation, number: int, class_name: str = 
         def told_to_stop(node: Node = node, worker: Worker = worker) -> None:
             if not node.dead:
                 simulation.note(node.name, "is told to stop", "")
-                node.disturbed()
                 worker.stop()
 
         if rng.random() < 0.3 and simulation.fate.faults:

@@ -16,6 +16,7 @@ from fanfold.engine.record import sealing
 from fanfold.service import record_writer, workflow_cache
 from fanfold.service.worker import process
 from fanfold.service.worker.message_handler import Disposition, MessageHandler
+from fanfold.service.worker.run_coordinator import RunCoordinator
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate
 from tests.simulation.loop import SimulationLoop
@@ -53,11 +54,19 @@ def instrumented() -> Iterator[None]:
             CURRENT.get().audit.fail("a message's handling raises nothing", repr(error))
             raise
 
+    decide = RunCoordinator._decide
+
+    def perilous(self: RunCoordinator, events: Any, loaded: Any, *, goes_on: bool = True) -> Any:
+        if goes_on and (self._held or self._first is None):
+            CURRENT.get().perils.decides(self._record)
+        return decide(self, events, loaded, goes_on=goes_on)
+
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with (
             patch.object(MessageHandler, "handle", watched),
+            patch.object(RunCoordinator, "_decide", perilous),
             patch.object(process, "flush", lambda: None),
             # Idle polls are most of what goes on; SQS lets none wait longer.
             patch.object(process, "POLL_SECONDS", MAX_WAIT_SECONDS),

@@ -87,7 +87,7 @@ class Settlements:
                 key = RunKey(tenant=run.tenant, run_id=run.id)
                 worn = max((s.interruptions for s in run.steps.values()), default=0)
                 self._hold(max(worn, run.crashes) >= limit, "five crashes exhaust a run", (worn, run.crashes))
-                ends = self._audit.takeovers[key] + self._audit.fruitless[key]
+                ends = self._audit.takeovers[key] + self._audit.crashes.fruitless[key]
                 self._hold(ends >= limit, "five crashes in fact", ends)
             case _:
                 self._hold(

@@ -27,6 +27,7 @@ from tests.simulation.loop import SimulationLoop
 from tests.simulation.nodes import Node
 from tests.simulation.operators import closing, operator
 from tests.simulation.outcome import Failure, Line, Played
+from tests.simulation.perils import Perils
 from tests.simulation.releases import SIDE, Release, Rollout, queues_of
 from tests.simulation.stores import Blobs, Queue, Slots, Store
 from tests.simulation.verdict import judge
@@ -60,6 +61,7 @@ class Simulation:
         self.clock = VirtualClock()
         self.audit = Audit(self)
         self.ledger = Ledger()
+        self.perils = Perils(self)
         self.store = Store(self, codec() if deployment.encoded else None, lag=deployment.lag)
         self.queue = Queue(self, max_receives=deployment.max_receives)
         first = deployment.settings

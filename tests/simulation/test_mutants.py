@@ -36,6 +36,9 @@ NOTICED_FROM = {
     mutants.a_batch_mixes_up_its_answers: 381,
     mutants.nobody_repairs_slots: 9,
     mutants.a_map_is_looked_at_once: 5,
+    mutants.a_stop_counts_as_a_crash: 205,
+    mutants.a_stop_forgets_the_crashes: 60,
+    mutants.what_may_kill_is_decided_before_it_is_claimed: 20,
     mutants.leases_are_as_long_as_ones_own: 150,
     mutants.a_shard_admits_before_it_is_made: 355,
     mutants.a_step_without_time_is_handed_over: 485,
@@ -49,5 +52,7 @@ WITHIN = 600
 def test_the_simulation_notices(mutant: mutants.Mutant) -> None:
     with mutant():
         first = NOTICED_FROM[mutant]
-        noticed = (seed for seed in range(first, first + WITHIN) if play(seed).failure is not None)
-        assert next(noticed, None) is not None
+        seeds = (seed for seed in range(first, first + WITHIN) if play(seed).failure is not None)
+        noticed = next(seeds, None)
+    assert noticed is not None
+    assert play(noticed).failure is None, "the schedule fails without the mutant too"

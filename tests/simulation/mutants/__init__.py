@@ -16,6 +16,8 @@ from tests.simulation.mutants.deployments import (
 from tests.simulation.mutants.holding import (
     a_halted_holder_goes_on,
     a_lost_answer_is_a_lost_run,
+    a_stop_counts_as_a_crash,
+    a_stop_forgets_the_crashes,
     an_attempt_gives_up_in_an_outage,
     an_unanswered_put_is_taken_for_done,
     claims_under_a_valid_lease,
@@ -23,6 +25,7 @@ from tests.simulation.mutants.holding import (
     interrupted_means_retried,
     joins_do_not_wait,
     starts_before_the_commit,
+    what_may_kill_is_decided_before_it_is_claimed,
     writes_without_a_condition,
 )
 from tests.simulation.mutants.maps import (
@@ -72,6 +75,8 @@ __all__ = [
     "a_shard_admits_before_it_is_made",
     "a_signal_stays_when_it_is_taken",
     "a_step_without_time_is_handed_over",
+    "a_stop_counts_as_a_crash",
+    "a_stop_forgets_the_crashes",
     "an_attempt_gives_up_in_an_outage",
     "an_envelope_without_a_row_is_dropped",
     "an_unanswered_move_is_made_again",
@@ -94,5 +99,6 @@ __all__ = [
     "starts_before_the_commit",
     "void_batches_are_worked_on",
     "waits_end_early",
+    "what_may_kill_is_decided_before_it_is_claimed",
     "writes_without_a_condition",
 ]

@@ -17,7 +17,9 @@ from fanfold.engine.rules import delivery, interruption, scheduling
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.service.payloads import payload_key
+from fanfold.service.worker import message_handler
 from fanfold.service.worker.held_lease import HeldLease
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.run_coordinator import RunCoordinator
 from fanfold.service.worker.running_attempts import RunningAttempts
 
@@ -45,8 +47,8 @@ def starts_before_the_commit() -> Iterator[None]:
     """Attempts begin when they are decided, not when they are recorded (R3)."""
     decide = RunCoordinator._decide
 
-    def early(self: RunCoordinator, events: Any, loaded: Any) -> Any:
-        decision = decide(self, events, loaded)
+    def early(self: RunCoordinator, events: Any, loaded: Any, **given: Any) -> Any:
+        decision = decide(self, events, loaded, **given)
         self._executions.match(decision.run, {})
         return decision
 
@@ -137,4 +139,34 @@ def joins_do_not_wait() -> Iterator[None]:
         return True if any(steps[name].settled for name in step.needs) else join(step, steps)
 
     with patch.object(scheduling, "_join", hasty):
+        yield
+
+
+@contextmanager
+def a_stop_counts_as_a_crash() -> Iterator[None]:
+    """A worker that is told to stop leaves what it has in hand to its lease (R7)."""
+    with (
+        patch.object(MessageHandler, "break_off", lambda self: None),
+        patch.object(RunCoordinator, "break_off", lambda self: None),
+    ):
+        yield
+
+
+@contextmanager
+def a_stop_forgets_the_crashes() -> Iterator[None]:
+    """What a run let go of by a worker that must stop counted before is gone (R7)."""
+    break_off = interruption.break_off
+
+    def forgetful(draft: Draft, workflow: Workflow) -> None:
+        break_off(draft, workflow)
+        draft.set(crashes=0)
+
+    with patch.object(rules, "break_off", forgetful):
+        yield
+
+
+@contextmanager
+def what_may_kill_is_decided_before_it_is_claimed() -> Iterator[None]:
+    """A claim is put with all that follows from it, and a death meanwhile is nobody's (R7)."""
+    with patch.object(message_handler, "claimed_first", lambda *given, **named: False):
         yield

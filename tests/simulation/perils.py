@@ -1,0 +1,59 @@
+"""Runs that kill whoever decides on them: an expression that takes all memory, a bug that ends the process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from fanfold.engine.ports import RunKey
+from fanfold.engine.record.run import Run
+from tests.support.virtual import PROCESS
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Simulation
+
+OFTEN = 0.06
+"""Of the schedules, so many have such a workflow."""
+
+ALWAYS = 99
+
+Workflows = Mapping[tuple[str, str], int]
+"""How many decisions on a run of this workflow kill their process before anything is written."""
+
+
+def lethal(rng: random.Random, workflows: Iterable[tuple[str, str]]) -> Workflows:
+    """Now and then one of the workflows."""
+    return {rng.choice(sorted(workflows)): rng.choice((1, 2, 4, ALWAYS))} if rng.random() < OFTEN else {}
+
+
+class Perils:
+    """What comes of those decisions. Each death must count in the end, and so the run must end."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._deaths: Counter[RunKey] = Counter()
+
+    def decides(self, run: Run) -> None:
+        """A process decides what follows for a run: that may be its end."""
+        simulation = self._simulation
+        times = simulation.deployment.lethal.get((run.tenant, run.workflow), 0)
+        key = RunKey(tenant=run.tenant, run_id=run.id)
+        if self._deaths[key] >= times:
+            return
+        self._deaths[key] += 1
+        self._are_few(key, run)
+        simulation.nodes[PROCESS.get()].kill(f"deciding on {run.id[:6]}")
+        raise asyncio.CancelledError
+
+    def _are_few(self, key: RunKey, run: Run) -> None:
+        """Five deaths end a try. What is not known of a message is not counted: the first death by each of them."""
+        simulation = self._simulation
+        limit = max(release.settings.max_crashes for release in simulation.rollout.all)
+        messages = len(simulation.fate.struck) + simulation.audit.liveness.passes + simulation.audit.admissions.submits
+        messages += simulation.audit.moves.asked + simulation.audit.maps.rings
+        most = limit * run.try_number + messages
+        deaths = self._deaths[key]
+        simulation.audit.hold(deaths <= most, "a run kills no more than it may", f"{run.id}: {deaths} > {most}")
