@@ -133,6 +133,7 @@ def _played(site: Site) -> None:
         client.cancel(waiting)
         ids.append(waiting)
     site.ended(ids, seconds=120)
+    client.get(ids[0])  # by a function of its own
     # By themselves: with its process others would lose the start of a map, and look again only after minutes.
     site.ended([client.submit(f"dies-{name}")["id"] for name in site.settings.classes], seconds=120)
 

@@ -116,7 +116,7 @@ def test_a_slot_is_returned_once_and_never_too_early() -> None:
     deployment = replace(alone, wishes=[*alone.wishes, *alone.wishes])
 
     def where(site: Site) -> bool:
-        about = any(call in site.name for call in ("places.", "queue.send", "runs.put"))
+        about = any(call in site.name for call in ("slots.", "queue.send", "runs.put"))
         return about and not site.name.startswith(("sweeper", "deadletter"))
 
     _all_kept(deployment, *blows, depth=2, where=where, least=400)

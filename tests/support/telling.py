@@ -79,7 +79,7 @@ def of_schedules(wanted: Iterable[Metric]) -> None:
 
 
 def of_holders(settings: Settings, class_name: str) -> None:
-    """Runs that are held for long, that two want, that change hands, that expire in the queue, that fail by crashes."""
+    """Runs held long, wanted by two, in other hands, expired in the queue, failed by crashes, met by a wrong clock."""
 
     async def scene() -> None:
         world = World(settings=replace(settings, ledger="", classes=_without_machines(settings.classes)))
@@ -106,6 +106,7 @@ def of_holders(settings: Settings, class_name: str) -> None:
         await world.queue.delete([message for _, message in both])
         await _dead_holder(world, slow, lane)
         await _expired(world, slow, settings)
+        await _clock_off(world, slow, lane)
 
     virtually(scene())
 
@@ -136,6 +137,17 @@ async def _dead_holder(world: World, document: dict[str, Any], lane: QueueName) 
                 await next_one.take(message)
         await asyncio.sleep(1)
     assert (await world.row(envelope)).reason is Reason.ATTEMPTS_EXHAUSTED
+
+
+async def _clock_off(world: World, document: dict[str, Any], lane: QueueName) -> None:
+    """A run whose message reaches a process whose clock is off: it goes back."""
+    await world.submit(await world.register(document))
+    process = world.process()
+    process.services = replace(process.services, clock_offset=lambda: 6.0)
+    process.runner = process.new_runner()
+    (message,) = await process.receive(lane)
+    await process.take(message)
+    await world.queue.delete([message])
 
 
 async def _expired(world: World, document: dict[str, Any], settings: Settings) -> None:
