@@ -82,7 +82,7 @@ def _cases(target: Target, rounds: int) -> Iterator[list[Case]]:
             urls = settings.classes[CLASS].queues
             yield [
                 Case(name="api, a submit", handler="api", event=_request("POST", "/v1/runs", _submission())),
-                Case(name="api, a read", handler="api", event=_request("GET", f"/v1/runs/{run['id']}")),
+                Case(name="watch, a read", handler="watch", event=_request("GET", f"/v1/runs/{run['id']}")),
                 Case(name="api, health", handler="api", event=_request("GET", "/v1/health")),
                 Case(
                     name="authorizer",
