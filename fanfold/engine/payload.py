@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,25 +101,30 @@ def fingerprint(value: Json) -> str:
 
 
 def _check_keys(value: Json) -> None:
-    """json.dumps turns keys like 1 and None into strings without a word; a record must not."""
-    stack: list[tuple[Json, int]] = [(value, 1)]
+    """json.dumps turns keys like 1 and None into strings without a word; a record must not.
+
+    Nothing is made for each part: a value may have a million, and a worker's loop waits for it.
+    """
+    open_parts: list[Iterator[Json]] = [iter((value,))]
     seen = 0
-    while stack:
-        item, depth = stack.pop()
-        seen += 1
-        if isinstance(item, dict):
-            for key in item:
-                if not isinstance(key, str):
-                    raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
-            parts: Iterable[Json] = item.values()
-        elif isinstance(item, (list, tuple)):
-            parts = item
+    while open_parts:
+        for item in open_parts[-1]:
+            if not isinstance(item, (dict, list, tuple)) or not item:
+                continue
+            seen += 1
+            if isinstance(item, dict):
+                for key in item:
+                    if not isinstance(key, str):
+                        raise TypeError(f"an object's key must be a string, not {type(key).__name__}")
+                open_parts.append(iter(item.values()))
+            else:
+                open_parts.append(iter(item))
+            # The deepest part comes first, so that a value within itself is found at once.
+            if len(open_parts) > 1_000 or seen > 5_000_000:
+                raise ValueError("the value contains itself, or is nested too deeply, or has too many parts")
+            break
         else:
-            continue
-        stack.extend((part, depth + 1) for part in parts if isinstance(part, (dict, list, tuple)))
-        # The deepest part comes first, so that a value within itself is found at once.
-        if depth > 1_000 or seen > 5_000_000:
-            raise ValueError("the value contains itself, or is nested too deeply, or has too many parts")
+            open_parts.pop()
 
 
 MAX_DEPTH = 100
