@@ -12,7 +12,9 @@ from fanfold.engine.record.run import Run, Status, StepState, StepStatus
 if TYPE_CHECKING:
     from tests.simulation.audit import Audit
 
-NOTHING = frozenset({EventType.STEP_INTERRUPTED, EventType.RUN_SUSPENDED, EventType.RUN_FAILED})
+NOTHING = frozenset(
+    {EventType.STEP_INTERRUPTED, EventType.RUN_SUSPENDED, EventType.RUN_FAILED, EventType.STEP_CANCELLED}
+)
 """What the journal may say after a claim under which nothing began or ended."""
 
 
@@ -30,10 +32,14 @@ class Crashes:
 
     def written(self, old: Run | None, run: Run, *, died: bool) -> None:
         """A record was written; `died`: it was taken from a holder to whom something happened."""
-        if old is None or run.try_number != old.try_number:
-            self._audit.hold(not run.crashes, "a new run and a redrive begin with no crashes", run.id)
-            return
         key = RunKey(tenant=run.tenant, run_id=run.id)
+        if old is None or run.try_number != old.try_number:
+            # A claim may make the row, and let the run go at once, with nothing begun.
+            least = int(old is None and run.owner is not None and _nothing_since_its_claim(run))
+            self._audit.hold(run.crashes <= least, "a new run and a redrive begin with no crashes", run.id)
+            for counts in (self._charged, self._dealt, self.fruitless):
+                counts[key] += run.crashes
+            return
         new = run.journal[len(old.journal) :]
         settled = any(_ended(state) and not _ended(old.steps.get(name)) for name, state in run.steps.items())
         charged = run.crashes - old.crashes if run.crashes else 0

@@ -13,7 +13,7 @@ from tests.simulation.clients import Wish, in_lanes, wishes
 from tests.simulation.fate import Fate
 from tests.simulation.features import enriched
 from tests.simulation.operators import Order, orders
-from tests.simulation.perils import Workflows, lethal
+from tests.simulation.perils import Workflows, some
 from tests.simulation.releases import LANES, SIDE, Release, releases
 from tests.simulation.workload import document
 
@@ -43,8 +43,9 @@ class Deployment:
     none), `batch` of the lane's mapping; `lag` is the indexes', in seconds; with `encoded`, every record
     makes the round trip it makes in the real table; with `skewed`, clocks differ by up to the margin;
     with `drained`, the queues must run empty at last. `lanes` are the class's, best first; `side`: there is the other
-    class at first. `releases` are deployed later. Deciding on runs of the workflows that are `lethal` kills; a worker
-    that is told to stop has `drain_seconds`.
+    class at first. `releases` are deployed later. Deciding on runs of the workflows that are `lethal` kills, of the
+    `buggy` raises; a worker that is told to stop has `drain_seconds`. So many of
+    the invocations are refused for load (`throttled`).
     """
 
     documents: Mapping[tuple[str, str], Mapping[str, Any]]
@@ -67,7 +68,9 @@ class Deployment:
     side: bool = False
     releases: Sequence[Release] = ()
     lethal: Workflows = field(default_factory=dict)
+    buggy: Workflows = field(default_factory=dict)
     drain_seconds: float = 25
+    throttled: float = 0.0
 
     @property
     def healed(self) -> bool:
@@ -133,8 +136,10 @@ class Deployment:
             machine=lively and features.random() < 0.8,
             short_hours=lively and features.random() < 0.3,
             lanes=lanes,
-            lethal=lethal(fate.rng("lethal"), documents),
+            lethal=some(fate.rng("lethal"), documents),
+            buggy=some(fate.rng("buggy"), documents),
             drain_seconds=fate.rng("drains").choice((25, 25, 5, 0)),
+            throttled=fate.rng("throttled").choice((*[0.0] * 9, 0.5)),
         )
         return deployed_anew(fate.rng("releases"), found, within=fate.calm_at)
 

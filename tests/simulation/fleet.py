@@ -81,10 +81,16 @@ class Mapping:
             messages = await queue.receive(
                 self._queue, limit=self._batch, wait_seconds=20, visibility_seconds=FUNCTION_SECONDS
             )
-            if messages and self._deployed:
+            if messages and self._deployed and not self._throttled():
                 again = await self._invoke(messages)
                 if again is not None:
                     await queue.delete([m for m in messages if m.message_id not in again])
+
+    def _throttled(self) -> bool:
+        """Whether Lambda refuses the invocation: what was received is received again, when it is visible."""
+        share, fate = self._simulation.deployment.throttled, self._simulation.fate
+        site = f"mapping.{self._queue}.throttled"
+        return share > 0 and fate.strikes(site, share, at=self._simulation.loop.time()) is not None
 
     @property
     def _deployed(self) -> bool:

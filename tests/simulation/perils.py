@@ -1,4 +1,4 @@
-"""Runs that kill whoever decides on them: an expression that takes all memory, a bug that ends the process."""
+"""Runs that nobody can decide on: an expression that takes all memory and kills the process, a bug that raises."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 OFTEN = 0.06
 """Of the schedules, so many have such a workflow."""
 
-ALWAYS = 99
+ALWAYS = 10_000
 
 Workflows = Mapping[tuple[str, str], int]
 """How many decisions on a run of this workflow kill their process before anything is written."""
 
 
-def lethal(rng: random.Random, workflows: Iterable[tuple[str, str]]) -> Workflows:
+def some(rng: random.Random, workflows: Iterable[tuple[str, str]]) -> Workflows:
     """Now and then one of the workflows."""
     return {rng.choice(sorted(workflows)): rng.choice((1, 2, 4, ALWAYS))} if rng.random() < OFTEN else {}
+
+
+class Bug(Exception):
+    """Something in our own code: no service's fault, and nothing that anybody declares."""
 
 
 class Perils:
@@ -35,25 +39,33 @@ class Perils:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._deaths: Counter[RunKey] = Counter()
+        self.bugs: Counter[RunKey] = Counter()
 
     def decides(self, run: Run) -> None:
         """A process decides what follows for a run: that may be its end."""
         simulation = self._simulation
-        times = simulation.deployment.lethal.get((run.tenant, run.workflow), 0)
         key = RunKey(tenant=run.tenant, run_id=run.id)
+        if self.bugs[key] < simulation.deployment.buggy.get((run.tenant, run.workflow), 0):
+            self.bugs[key] += 1
+            self._are_few(self.bugs, run)
+            node = simulation.nodes[PROCESS.get()]
+            simulation.note(node.name, f"fails at {run.id[:6]}", self.bugs[key])
+            node.disturbed()
+            raise Bug("no decision")
+        times = simulation.deployment.lethal.get((run.tenant, run.workflow), 0)
         if self._deaths[key] >= times:
             return
         self._deaths[key] += 1
-        self._are_few(key, run)
+        self._are_few(self._deaths, run)
         simulation.nodes[PROCESS.get()].kill(f"deciding on {run.id[:6]}")
         raise asyncio.CancelledError
 
-    def _are_few(self, key: RunKey, run: Run) -> None:
+    def _are_few(self, counts: Counter[RunKey], run: Run) -> None:
         """Five deaths end a try. What is not known of a message is not counted: the first death by each of them."""
         simulation = self._simulation
         limit = max(release.settings.max_crashes for release in simulation.rollout.all)
         messages = len(simulation.fate.struck) + simulation.audit.liveness.passes + simulation.audit.admissions.submits
         messages += simulation.audit.moves.asked + simulation.audit.maps.rings
         most = limit * run.try_number + messages
-        deaths = self._deaths[key]
+        deaths = counts[RunKey(tenant=run.tenant, run_id=run.id)]
         simulation.audit.hold(deaths <= most, "a run kills no more than it may", f"{run.id}: {deaths} > {most}")

@@ -21,6 +21,7 @@ from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate
 from tests.simulation.loop import SimulationLoop
 from tests.simulation.outcome import Line, Played
+from tests.simulation.perils import Bug
 from tests.simulation.simulation import Simulation
 from tests.simulation.workload import CURRENT
 
@@ -50,6 +51,8 @@ def instrumented() -> Iterator[None]:
     async def watched(self: MessageHandler, *args: Any, **given: Any) -> Disposition:
         try:
             return await handle(self, *args, **given)
+        except Bug:
+            raise
         except Exception as error:
             CURRENT.get().audit.fail("a message's handling raises nothing", repr(error))
             raise

@@ -89,6 +89,9 @@ class Settlements:
                 self._hold(max(worn, run.crashes) >= limit, "five crashes exhaust a run", (worn, run.crashes))
                 ends = self._audit.takeovers[key] + self._audit.crashes.fruitless[key]
                 self._hold(ends >= limit, "five crashes in fact", ends)
+            case _ if run.error is not None and run.error.type == "internal":
+                bugs = self._audit.simulation.perils.bugs[RunKey(tenant=run.tenant, run_id=run.id)]
+                self._hold(bugs >= 2, "a run that can't be decided failed twice", f"{run.id}: {bugs}")
             case _:
                 self._hold(
                     any(s.status is StepStatus.FAILED for s in run.steps.values()), "a step failed the run", run.id

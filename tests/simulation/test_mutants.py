@@ -39,9 +39,10 @@ NOTICED_FROM = {
     mutants.a_stop_counts_as_a_crash: 205,
     mutants.a_stop_forgets_the_crashes: 60,
     mutants.what_may_kill_is_decided_before_it_is_claimed: 20,
+    mutants.the_undecidable_goes_round: 320,
+    mutants.receipts_count_as_crashes: 50,
     mutants.leases_are_as_long_as_ones_own: 150,
     mutants.a_shard_admits_before_it_is_made: 355,
-    mutants.a_step_without_time_is_handed_over: 485,
 }
 """Each mutant, and a seed shortly before the first that noticed it: only to be quick about it."""
 

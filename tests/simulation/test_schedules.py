@@ -29,6 +29,8 @@ FOUND = {
     50056674: "the audit took a holder's write that changed nothing but a step for a stranger's look",
     50074941: "as 50023232",
     50088611: "as 50023232",
+    200027888: "the audit did not know of a run whose first claim makes its row and has no time for it",
+    200024846: "the audit took steps that were cancelled, when a run ended by a hand-over of nothing, for progress",
 }
 """Seeds that once broke a promise, and what they found: of the code (which has a test of its own) or of the audit."""
 

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 
 from tests.simulation.mutants.deployments import (
     a_shard_admits_before_it_is_made,
-    a_step_without_time_is_handed_over,
     leases_are_as_long_as_ones_own,
 )
 from tests.simulation.mutants.holding import (
@@ -24,7 +23,9 @@ from tests.simulation.mutants.holding import (
     crashes_are_not_counted,
     interrupted_means_retried,
     joins_do_not_wait,
+    receipts_count_as_crashes,
     starts_before_the_commit,
+    the_undecidable_goes_round,
     what_may_kill_is_decided_before_it_is_claimed,
     writes_without_a_condition,
 )
@@ -74,7 +75,6 @@ __all__ = [
     "a_runnable_run_waits_for_its_timers",
     "a_shard_admits_before_it_is_made",
     "a_signal_stays_when_it_is_taken",
-    "a_step_without_time_is_handed_over",
     "a_stop_counts_as_a_crash",
     "a_stop_forgets_the_crashes",
     "an_attempt_gives_up_in_an_outage",
@@ -91,12 +91,14 @@ __all__ = [
     "keyed_moves_are_forgotten",
     "leases_are_as_long_as_ones_own",
     "nobody_repairs_slots",
+    "receipts_count_as_crashes",
     "repairs_slots_on_one_finding",
     "returns_a_slot_again_when_unanswered",
     "returns_a_slot_twice",
     "returns_the_slot_of_an_unanswered_send",
     "rings_for_nobody",
     "starts_before_the_commit",
+    "the_undecidable_goes_round",
     "void_batches_are_worked_on",
     "waits_end_early",
     "what_may_kill_is_decided_before_it_is_claimed",

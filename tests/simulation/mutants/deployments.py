@@ -12,7 +12,6 @@ from fanfold.adapters.memory import slots as memory_slots
 from fanfold.engine.admission.estimates import shares
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules import delivery, lease
-from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.engine_limits import EngineLimits
 from tests.simulation.stores import Slots
 
@@ -41,11 +40,4 @@ def a_shard_admits_before_it_is_made() -> Iterator[None]:
         return await reserve(self, class_name, **given)
 
     with patch.object(Slots, "reserve", hasty):
-        yield
-
-
-@contextmanager
-def a_step_without_time_is_handed_over() -> Iterator[None]:
-    """A run goes from one worker to the next for a step that none of them has time for (R11)."""
-    with patch.object(Draft, "fails_for_time", lambda self, step: False):
         yield

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from fanfold.adapters.memory import run_store as memory_runs
 from fanfold.engine.errors import Unanswered
 from fanfold.engine.language.workflow import OnInterrupt, Step, Workflow
+from fanfold.engine.record.messages import first_version
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules import decide as rules
 from fanfold.engine.rules import delivery, interruption, scheduling
@@ -169,4 +170,30 @@ def a_stop_forgets_the_crashes() -> Iterator[None]:
 def what_may_kill_is_decided_before_it_is_claimed() -> Iterator[None]:
     """A claim is put with all that follows from it, and a death meanwhile is nobody's (R7)."""
     with patch.object(message_handler, "claimed_first", lambda *given, **named: False):
+        yield
+
+
+@contextmanager
+def the_undecidable_goes_round() -> Iterator[None]:
+    """A run for which nothing can be decided is tried again for ever, its slot in its hands (R7)."""
+    with (
+        patch.object(MessageHandler, "_repeated", lambda self, received: False),
+        patch.object(message_handler, "claimed_first", lambda *given, **named: False),
+    ):
+        yield
+
+
+@contextmanager
+def receipts_count_as_crashes() -> Iterator[None]:
+    """A run is charged with each time its message was received (R7)."""
+    opened = MessageHandler._open
+
+    async def charged(self: MessageHandler, received: Any, envelope: Any) -> Any:
+        def begun(given: Any) -> Run:
+            return replace(first_version(given), crashes=received.receives - 1)
+
+        with patch.object(message_handler, "first_version", begun):
+            return await opened(self, received, envelope)
+
+    with patch.object(MessageHandler, "_open", charged):
         yield
