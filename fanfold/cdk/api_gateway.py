@@ -12,7 +12,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from fanfold.cdk.metrics import PERIOD
 
 AUTHORIZER_CACHE = Duration.minutes(5)
-"""A revoked token works this much longer at most (design.md, section 7)."""
+"""A revoked token works this much longer at most."""
 PROXIED_ROUTE = "/v1/{proxy+}"
 """Behind the authorizer, whatever the method."""
 OPEN_ROUTES = ("/v1/health", "/openapi.json", "/docs")

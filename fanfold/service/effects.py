@@ -1,9 +1,10 @@
-"""What follows a commit beside the run itself: wakes and returned places. Lost ones are healed by the sweeper."""
+"""What follows a commit beside the run itself: wakes, released slots, maps. The sweeper makes up for lost ones."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import assert_never
 
 from fanfold.engine.errors import InfrastructureError, Unanswered
 from fanfold.engine.ports import Moment
@@ -75,6 +76,8 @@ class EffectRunner:
                     await self._stop(run, effect)
                 case SendEnvelope():
                     await self._send(run)
+                case _:
+                    assert_never(effect)
         except Exception:
             count(Metric.EFFECTS_FAILED)
             facts = {"run_id": run.id, "effect": type(effect).__name__}

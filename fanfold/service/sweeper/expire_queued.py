@@ -1,18 +1,14 @@
-"""Ends a queued run whose time is up, as the sweeper asks: decide, commit, return its place (R6, R14)."""
+"""Ends a queued run whose time is up, as the sweeper asks: decide, commit, release its slot (R6, R14)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from fanfold.engine.errors import Conflict, Unanswered
-from fanfold.engine.ports import IfVersion, Moment, RunKey
+from fanfold.engine.errors import Conflict
+from fanfold.engine.ports import Moment
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.decide import decide
-from fanfold.engine.rules.effects import StartAttempt
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.events import QueueDeadlineChecked
-from fanfold.service.effects import EffectRunner
-from fanfold.service.telemetry.run_metrics import ended as tell
+from fanfold.service.commit import Commit, follow, next_record, put_and_recognise
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
 
@@ -34,28 +30,16 @@ class QueueExpiry:
         decision = decide(run, workflow, (QueueDeadlineChecked(),), self._services.clock.now(), limits=self._limits)
         if not decision.changed:
             return False
-        ended = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
-        begun = Moment.of(self._services.clock)
-        if not await self._commit(ended, IfVersion(version=run.version, submission=run.submission)):
-            return False
-        tell(ended, by_workflow=self._services.settings.workflow_metrics)
-        aftermath = EffectRunner(self._services)
-        for effect in decision.effects:
-            if not isinstance(effect, StartAttempt):  # nothing is begun but by a holder
-                aftermath.follow(ended, effect, committed=begun)
-        await aftermath.done()
-        return True
-
-    async def _commit(self, run: Run, condition: IfVersion) -> bool:
-        """Whether the record is now this one, though the answer may have been lost (R3)."""
+        commit = Commit(
+            before=run,
+            run=next_record(self._services, run, decision),
+            decision=decision,
+            workflow=workflow,
+            sent=Moment.of(self._services.clock),
+        )
         try:
-            await self._services.runs.put(run, condition, now=self._services.clock.now())
+            await put_and_recognise(self._services, commit)
         except Conflict:
             return False
-        except Unanswered:
-            key = RunKey(tenant=run.tenant, run_id=run.id)
-            row = await self._services.runs.get(key, now=self._services.clock.now())
-            if row is not None and row.write_id == run.write_id:
-                return True
-            raise
+        await follow(self._services, commit)
         return True

@@ -33,7 +33,7 @@ _REPAIRS = {
     "rescued": "a run whose worker died was rung for",
     "resent": "a queued run's envelope was sent again",
 }
-"""What is said of a run for which a message was sent, by the counter: each repair has a line (design.md, section 8)."""
+"""What is said of a run for which a message was sent, by the counter: each repair has a line."""
 
 
 class Outbox:

@@ -20,7 +20,7 @@ _COUNTED = {
     EventType.STEP_INTERRUPTED: Metric.INTERRUPTED,
 }
 _SAID = {EventType.STEP_FAILED, EventType.STEP_RETRY_SCHEDULED, EventType.STEP_INTERRUPTED}
-"""Entries that have a line of their own: a failure, a retry, a loss (design.md, section 8)."""
+"""Entries that have a line of their own: a failure, a retry, a loss."""
 
 
 def new_entries(run: Run, since: int) -> Sequence[Entry]:

@@ -1,18 +1,16 @@
-"""Looks at maps that go on elsewhere, by whoever was rung for them: no claim, and no worker held (R4, R9)."""
+"""Looks at distributed maps, by whoever got a wake for one: no claim, and no worker held (R4, R9)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fanfold.engine.errors import Conflict
-from fanfold.engine.ports import IfVersion, Moment
+from fanfold.engine.ports import Moment
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.decide import decide
-from fanfold.engine.rules.effects import StartAttempt
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.events import AttemptFailed, MapCompletionSignalled, MapEnded, MapStillRunning, MapThrottled
-from fanfold.service.effects import EffectRunner
+from fanfold.service.commit import Commit, follow, next_record, put_and_recognise
 from fanfold.service.maps import Maps
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
@@ -48,18 +46,17 @@ class MapPolling:
         decision = decide(run, workflow, news, self._services.clock.now(), limits=limits)
         if not decision.changed:
             return None
-        noted = replace(decision.run, version=run.version + 1, write_id=self._services.ids.token())
-        begun = Moment.of(self._services.clock)
+        commit = Commit(
+            before=run,
+            run=next_record(self._services, run, decision),
+            decision=decision,
+            workflow=workflow,
+            sent=Moment.of(self._services.clock),
+        )
         try:
-            await self._services.runs.put(
-                noted, IfVersion(version=run.version, submission=run.submission), now=self._services.clock.now()
-            )
+            await put_and_recognise(self._services, commit)
         except Conflict as conflict:
             current: Run | None = conflict.current
             return current
-        aftermath = EffectRunner(self._services)
-        for effect in decision.effects:
-            if not isinstance(effect, StartAttempt):  # nothing is begun but by a holder
-                aftermath.follow(noted, effect, committed=begun)
-        await aftermath.done()
+        await follow(self._services, commit)
         return None

@@ -13,7 +13,7 @@ from fanfold.engine.record.run import Status, StepStatus
 from fanfold.engine.rules import decide as rules
 from fanfold.engine.rules import operations, scheduling
 from fanfold.engine.rules.draft import Draft
-from fanfold.service.api import control as moves
+from fanfold.service.commit import Commit
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def keyed_moves_are_forgotten() -> Iterator[None]:
 @contextmanager
 def an_unanswered_move_is_made_again() -> Iterator[None]:
     """The API does not know its own write in the record that stands (R10)."""
-    with patch.object(moves._Try, "is_in", lambda self, standing: False):
+    with patch.object(Commit, "is_in", lambda self, standing: False):
         yield
 
 
