@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Unauthorized,
     )
     from fanfold.client.sync_client import Client
+    from fanfold.engine.errors import Fail, Retry
     from fanfold.tasks.context import Context
     from fanfold.tasks.effects import effect
     from fanfold.tasks.registry import task
@@ -31,6 +32,8 @@ _HOMES = {
     "AsyncClient": "fanfold.client.async_client",
     "Client": "fanfold.client.sync_client",
     "Context": "fanfold.tasks.context",
+    "Fail": "fanfold.engine.errors",
+    "Retry": "fanfold.engine.errors",
     "effect": "fanfold.tasks.effects",
     "task": "fanfold.tasks.registry",
     **dict.fromkeys(
@@ -55,12 +58,14 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Context",
+    "Fail",
     "Invalid",
     "NotFanfold",
     "NotFound",
     "NotReachable",
     "Problem",
     "Refused",
+    "Retry",
     "ServiceFailure",
     "StateConflict",
     "Unauthorized",

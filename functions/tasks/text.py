@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from fanfold.engine.errors import Fail
+from fanfold import Fail, task
 from fanfold.engine.payload import Json
-from fanfold.tasks.registry import task
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 

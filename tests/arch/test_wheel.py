@@ -86,3 +86,9 @@ def test_an_installed_client_works_with_nothing_but_its_own_dependencies(wheel: 
     file, status, task = json.loads(told)
     assert (version, status, task) == (f"fanfold {VERSION}", 0, "task")
     assert file.startswith(str(tmp_path))
+
+
+def test_every_name_of_the_package_is_there() -> None:
+    code = "import fanfold\nfor name in fanfold.__all__:\n    getattr(fanfold, name)\nprint(len(fanfold.__all__))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 16
