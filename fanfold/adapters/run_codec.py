@@ -286,7 +286,7 @@ def tags_from(packed: Json) -> dict[str, str]:
 
 
 def slot_from_list(packed: list[Json] | None) -> Slot | None:
-    """A place in the queue from its shard and hour."""
+    """A slot in the queue from its shard and hour."""
     return None if packed is None else Slot(shard=of_kind(packed[0], int), hour=of_kind(packed[1], int))
 
 

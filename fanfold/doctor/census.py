@@ -26,7 +26,7 @@ class Census:
     """Active runs as read, oldest first within a tenant; `unreadable` says why this code can't read others.
 
     `lost_batches` says of runs whether a record of a batch of one of their open maps can't be read, and why.
-    `held_before` and `held_after` are the places counted (class, shard and hour) before and after the runs were read.
+    `held_before` and `held_after` are the slots counted (class, shard and hour) before and after the runs were read.
     `complete` tells whether those are all the active runs there were.
     """
 
@@ -38,7 +38,7 @@ class Census:
     held_after: Mapping[tuple[str, Slot], int]
 
     def queued(self) -> Mapping[tuple[str, Slot], int]:
-        """How many queued rows hold each place."""
+        """How many queued rows hold each slot."""
         counts: dict[tuple[str, Slot], int] = {}
         for run in self.runs:
             if run.slot is not None and run.in_queue:

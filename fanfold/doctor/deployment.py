@@ -279,7 +279,7 @@ class Deployment:
 
     @cached_property
     def census(self) -> Census:
-        """The active runs and the counters of places around them."""
+        """The active runs and the counters of slots around them."""
         return self.ask(lambda services: take(services, now=self.now))
 
 

@@ -78,7 +78,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
             continue
         yield Finding(
             what=f"The record of run {key.run_id} of tenant {key.tenant} can't be read: {why}.",
-            why="The run stands still, its queue slot stays taken, and in its hour of acceptance no place is healed.",
+            why="The run stands still, its queue slot stays taken, and in its hour of acceptance no slot is healed.",
             fix="Put its item back from a backup, or give the run up:"
             f" fanfold remove --tenant {key.tenant} {key.run_id} (docs/operations.md#unreadable).",
         )
@@ -91,7 +91,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     if not deployment.census.complete:
         yield Finding(
             what=f"There are more than {MOST:,} active runs; the others were not looked at.",
-            why="What is said of runs and places here holds for the oldest ones of the first tenants.",
+            why="What is said of runs and slots here holds for the oldest ones of the first tenants.",
             fix="Look at the dashboard; when the backlog is gone, ask again.",
         )
 

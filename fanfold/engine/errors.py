@@ -11,7 +11,7 @@ FanfoldError
 │   ├── LaneDenied               a lane or priority better than the token may use: 403
 │   ├── WrongState               the run's state does not allow what an operator asks for: 409
 │   ├── SignalsFull              a run holds as many signals as it may, and none was taken: 409
-│   └── QueueFull                no place in the class's queue: 429
+│   └── QueueFull                no slot in the class's queue: 429
 ├── Conflict                     a conditional write lost; carries the record that won
 ├── InfrastructureError          not the run's fault: try again later
 │   ├── Throttled                definitely refused, nothing was done

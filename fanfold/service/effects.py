@@ -17,7 +17,7 @@ from fanfold.service.wakes import delay_until, ring
 from fanfold.service.wiring import Services
 
 PAUSE_SECONDS = 1.0
-"""Pause between tries to return a place that was refused."""
+"""Pause between tries to return a slot that was refused."""
 
 START_PAUSES_SECONDS = (0.2, 1.0, 2.0)
 START_AGAIN = timedelta(seconds=30)

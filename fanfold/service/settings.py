@@ -87,7 +87,7 @@ class Settings:
     sweep_batch: int = 2_000
     sweep_rings: int = 1_000
 
-    # The windows of slot repair (R6): how long a place may be returned after its commit, from what age on an
+    # The windows of slot repair (R6): how long a slot may be returned after its commit, from what age on an
     # envelope that creates its row has none, how long ago an hour of acceptance has to have ended before it is looked
     # at, how long its count has to have stood still, and how many rows a pass looks at.
     slot_hour_seconds: int = HOUR_SECONDS

@@ -119,5 +119,5 @@ def units_of_put(before: Rows | None, after: Rows, units: float = 1.0) -> Units:
 
 
 def units_of_slot(shard: int) -> Units:
-    """What taking or returning a place counts against: the counter's own item, and the table."""
+    """What taking or returning a slot counts against: the counter's own item, and the table."""
     return {(Kind.TABLE, 0): 1.0, (Kind.SLOTS, shard): 1.0}

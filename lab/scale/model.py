@@ -1,7 +1,7 @@
 """The model's events: runs go through workers and limits, with what a profile knows of the code.
 
 Of the code's own rules it has those that matter where a limit refuses: how often a put is tried again, when a claim
-gives up and its message goes back, how long a place's return is tried.
+gives up and its message goes back, how long a slot's return is tried.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUBMIT_SECONDS: Final = 0.035
 CREATE_TRIES: Final = 13
 """So often, within `fanfold.service.api.submit.PUT_BUDGET_SECONDS`, a row is tried."""
 RETURN_TRIES: Final = int(Settings().slot_return_seconds / PAUSE_SECONDS)
-"""So often a place's return is tried before it is left to the sweeper."""
+"""So often a slot's return is tried before it is left to the sweeper."""
 POINTS: Final = 200
 """Of a curve over time."""
 
@@ -116,7 +116,7 @@ class Books:
 
 
 _ARRIVAL, _CREATE, _QUEUED, _LOOK, _STAGE, _RETURN, _FREE = range(7)
-"""A submit; its row; messages in the queue; perhaps there is more room; a put; a place's return; a free worker."""
+"""A submit; its row; messages in the queue; perhaps there is more room; a put; a slot's return; a free worker."""
 
 _Message = tuple[float, int, _Row | None]
 """When a run was first in its queue, how often it was put back (or something was tried), and its row, if not there."""
@@ -184,7 +184,7 @@ class Model:
         heapq.heappush(self._events, (at, next(self._numbers), kind, run, messages))
 
     def _arrived(self, now: float) -> None:
-        """A submit: a place, or a refusal; its row, its message."""
+        """A submit: a slot, or a refusal; its row, its message."""
         if not self._reserve.paid(now):
             self.books.refused += 1
             return
@@ -255,7 +255,7 @@ class Model:
         return self._out_of_hand(now, run.batch, 1)
 
     def _returned(self, now: float, run: _Run, tries: int) -> None:
-        """A return of a run's place: done, tried again after a pause, or given up."""
+        """A return of a run's slot: done, tried again after a pause, or given up."""
         if not self._return.paid(now):
             if tries < RETURN_TRIES:
                 again = now + PAUSE_SECONDS + TABLE_LATENCY.median

@@ -58,10 +58,10 @@ class Profile:
 
 
 RETURN: Mapping[Kind, float] = {kind: count for (kind, _), count in units_of_slot(0).items()}
-"""A worker returns the run's place beside its first stage's end."""
+"""A worker returns the run's slot beside its first stage's end."""
 
 RESERVE = RETURN
-"""A submit takes a place, in the same way."""
+"""A submit takes a slot, in the same way."""
 
 CREATE: Mapping[Kind, float] = {Kind.TABLE: 1.0, Kind.LIST: 1.0, Kind.ACTIVE: 1.0}
 """And puts the row: version 1, which the list index finds from then on."""

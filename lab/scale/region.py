@@ -159,6 +159,6 @@ class ShardedSlots(MemorySlots):
         return self._draws.randrange(self._count)
 
     async def reserve_in(self, class_name: str, shard: int, *, now: datetime) -> Reservation:
-        """Take a place of that shard first."""
+        """Take a slot of that shard first."""
         self._class(class_name).turn = shard - 1
         return await self.reserve(class_name, now=now)

@@ -26,7 +26,7 @@ class Client(StrEnum):
     """The clients there are: a service, and whether the SDK may repeat a call by itself.
 
     It may where a repetition changes nothing. It may not (`…_ONCE`) where a repetition would count
-    twice (places), fail against its own first try (conditional puts), or turn "perhaps done" into
+    twice (slots), fail against its own first try (conditional puts), or turn "perhaps done" into
     "refused" (sends).
     """
 

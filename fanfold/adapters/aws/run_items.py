@@ -13,7 +13,7 @@ another's items.
 | token | `#tokens` | token id | see `tokens` |
 | tenant | `#tenants` | tenant | |
 | a mark | `#marks` | name | see `marks` |
-| places of a class | `#slots#{class}#{shard}` | `0` | see `slots` |
+| slots of a class | `#slots#{class}#{shard}` | `0` | see `slots` |
 | a seat of calls that wait | `#seats#{number}` | `0` | see `seats` |
 
 The head's attributes (names are short because DynamoDB counts and bills them; ids and hashes are binary):

@@ -1,7 +1,7 @@
 """Queue slots in the table: one conditional counter per class and shard (R6).
 
 A shard's item, `#slots#{class}#{shard}`: `c` slots taken, `m` its own bound (-1: none), `h{hour}` slots taken by
-hour of acceptance, `d` places returned since ever, and what the sweeper sampled: `t0`/`d0` the time in ms and the
+hour of acceptance, `d` slots returned since ever, and what the sweeper sampled: `t0`/`d0` the time in ms and the
 total of the sample before the last, `t1`/`d1` those of the last (time 0: there was none); on shard 0 also `k`, how many
 shards were made, and `o`, the oldest queued run's acceptance in ms.
 """
@@ -26,7 +26,7 @@ REFUSE_SECONDS: Final = 1.0
 """How long a process that found every shard full refuses without asking."""
 
 KEEP_HOURS: Final = 3
-"""Hours that ended longer ago and hold no place are dropped from the item."""
+"""Hours that ended longer ago and hold no slot are dropped from the item."""
 
 _UNBOUNDED: Final = -1
 
@@ -69,7 +69,7 @@ class DynamoSlots:
         for step in range(self._shards):
             shard = (first + step) % self._shards
             bound = bounds[shard]
-            if bound == 0:  # a bound smaller than the number of shards leaves some without any place
+            if bound == 0:  # a bound smaller than the number of shards leaves some without any slot
                 continue
             made = {":m": _UNBOUNDED if bound is None else bound} if shard == 0 else {}
             try:

@@ -15,7 +15,7 @@ from fanfold.engine.record.run import HOUR_SECONDS, Slot
 
 @dataclass(slots=True, kw_only=True)
 class _Shard:
-    """One counter: slots taken (in all and by hour), places returned since ever, its bound (None: none)."""
+    """One counter: slots taken (in all and by hour), slots returned since ever, its bound (None: none)."""
 
     limit: int | None
     taken: int = 0

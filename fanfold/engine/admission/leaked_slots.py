@@ -1,11 +1,11 @@
 """How leaked slots are told from live ones (R6); `fanfold.service.sweeper.slot_repair` counts and subtracts.
 
-A place leaks when a process dies between a commit and the return of its place, or between a
+A slot leaks when a process dies between a commit and the return of its slot, or between a
 reservation and its send. The rule, for an hour of acceptance that ended long ago:
 
 1. Count the hour's queued rows. Rows of a closed hour only ever leave `queued`, so the count is at
    least what is queued when it ends.
-2. *Then* read the hour's counter. It holds a place for each row queued now, for each that left and
+2. *Then* read the hour's counter. It holds a slot for each row queued now, for each that left and
    whose return is still on its way, and the leaks. What it holds above the count is the surplus.
 3. The same again at least `again` later. If the counter stands as it stood, no return arrived in
    between; every return that was on its way at 2 is over by now, one way or the other. So the
@@ -26,7 +26,7 @@ from fanfold.engine.record.run import Slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A surplus seen once: at `at`, `standing` places were counted where `standing - surplus` rows were queued."""
+    """A surplus seen once: at `at`, `standing` slots were counted where `standing - surplus` rows were queued."""
 
     class_name: str
     slot: Slot
@@ -36,7 +36,7 @@ class Finding:
 
 
 def leaked(first: Finding | None, second: Finding, *, again: timedelta) -> int:
-    """How many places are leaked for certain, by two findings of one hour; 0 as long as that is open."""
+    """How many slots are leaked for certain, by two findings of one hour; 0 as long as that is open."""
     if first is None or confirmed(first, second) is not first or second.at - first.at < again:
         return 0
     return first.surplus

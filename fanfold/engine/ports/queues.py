@@ -1,4 +1,4 @@
-"""Queues of messages, and the places that bound how many runs wait in them."""
+"""Queues of messages, and the slots that bound how many runs wait in them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class WorkQueue(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLoad:
-    """What the places counters of a class say: `depth` slots taken, of `limit` (0: unbounded).
+    """What the slots counters of a class say: `depth` slots taken, of `limit` (0: unbounded).
 
     `drain_per_second` is measured between the sweeper's last two samples (None before there are
     two); `oldest_accepted_at` is the oldest queued run the sweeper saw on its last pass.
@@ -95,7 +95,7 @@ class QueueSlots(Protocol):
     """Exact admission: a bounded counter of accepted runs that are still queued (R6)."""
 
     async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
-        """Take a place. Raises `QueueFull`; never retried below this call."""
+        """Take a slot. Raises `QueueFull`; never retried below this call."""
 
     async def give_back(self, class_name: str, slot: Slot, *, in_time: Callable[[], bool] = _always) -> None:
         """Return a slot taken before; never below zero, never retried below this call.
@@ -107,12 +107,12 @@ class QueueSlots(Protocol):
         """What the counters say now."""
 
     async def held(self, class_name: str) -> Mapping[Slot, int]:
-        """How many places are taken by shard and hour, strongly consistent; where there are none, none is named."""
+        """How many slots are taken by shard and hour, strongly consistent; where there are none, none is named."""
 
     async def write_off(self, class_name: str, slot: Slot, *, surplus: int, standing: int) -> bool:
         """Subtract leaked slots, provided exactly `standing` are still counted there; whether it was done.
 
-        Written off places have not drained. Never retried below this call; asked again after no
+        Written off slots have not drained. Never retried below this call; asked again after no
         answer, the condition tells.
         """
 

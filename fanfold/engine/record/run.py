@@ -157,7 +157,7 @@ HOUR_SECONDS = 3_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A place in a class's queue: the counter shard and the hour (since the epoch) of acceptance (R6)."""
+    """A slot in a class's queue: the counter shard and the hour (since the epoch) of acceptance (R6)."""
 
     shard: int
     hour: int

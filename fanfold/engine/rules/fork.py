@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """What a fork that is asked for takes over; what is `kept` is stored once it has its place. See `ForkOrigin`."""
+    """What a fork that is asked for takes over; what is `kept` is stored once it has its slot. See `ForkOrigin`."""
 
     run_id: str
     from_step: str

@@ -1,4 +1,4 @@
-"""Submit: reserve a place, send the envelope, create the row. Where it breaks off, nothing accepted is lost.
+"""Submit: reserve a slot, send the envelope, create the row. Where it breaks off, nothing accepted is lost.
 
 What is left behind at each point is the table in docs/decisions/0021-submit.md.
 """
@@ -71,7 +71,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A submission that has its place and is ready to be sent to `queue`; `run` is version 1 of what it becomes."""
+    """A submission that has its slot and is ready to be sent to `queue`; `run` is version 1 of what it becomes."""
 
     asked: Submission
     slot: Slot
@@ -153,13 +153,13 @@ class Submitter:
         return lane_of(workflow.class_name, lanes, asked.urgency, asked.bound)
 
     async def prepare(self, asked: Submission, workflow: Workflow) -> Prepared:
-        """Reserve a place and store a big input: what is to be sent next. Whatever becomes of it, `conclude` it."""
+        """Reserve a slot and store a big input: what is to be sent next. Whatever becomes of it, `conclude` it."""
         now = self.clock.now()
         lane = self._lane(asked, workflow)
         run_id = (run_key(asked) or RunKey(tenant=asked.tenant, run_id=_drawn_id(self.ids))).run_id
         submission = self.ids.token()
         key = partial(payload_key, asked.tenant, run_id, submission)
-        # Unanswered: at most a place too many, which the sweeper heals.
+        # Unanswered: at most a slot too many, which the sweeper heals.
         reserved = await self.slots.reserve(workflow.class_name, now=now)
         # Timeouts count from when the run may begin: else a delay near its timeout could only ever expire.
         start = now + timedelta(seconds=asked.delay_seconds)
@@ -186,7 +186,7 @@ class Submitter:
                 origin=None if asked.fork is None else await self._origin(asked.fork, key("checkpoints")),
             )
         except InfrastructureError:
-            # No envelope left this process, whatever became of the object: the place is nobody's.
+            # No envelope left this process, whatever became of the object: the slot is nobody's.
             await self._give_back(workflow.class_name, reserved.slot, since=now)
             raise
         return Prepared(
@@ -205,7 +205,7 @@ class Submitter:
         `InfrastructureError` when the row can't be created.
         """
         if error is not None:
-            # What is only not answered may be out, and then needs its place.
+            # What is only not answered may be out, and then needs its slot.
             if isinstance(error, (Throttled, Unavailable, LimitExceeded)):
                 await self._give_back(prepared.queue.class_name, prepared.slot, since=prepared.run.created_at)
             raise error
@@ -227,7 +227,7 @@ class Submitter:
         return value if len(data) <= self.settings.inline_bytes else await self.blobs.put(key, data)
 
     async def _origin(self, fork: TakenOver, key: str) -> ForkOrigin:
-        # Only once there is a place: a fork that is refused, or is there, leaves nothing in the bucket.
+        # Only once there is a slot: a fork that is refused, or is there, leaves nothing in the bucket.
         return fork.stored(await self.blobs.put(key, dump(fork.kept)))
 
     async def _create(self, run: Run) -> Run | None:
@@ -240,7 +240,7 @@ class Submitter:
         pause = 0.05
         while True:
             if (self.clock.now() - run.created_at).total_seconds() > self.settings.slot_void_seconds:
-                # Frozen since its send: its place may be repaired by now, and a queued row must have one (R6).
+                # Frozen since its send: its slot may be repaired by now, and a queued row must have one (R6).
                 raise Unanswered("the envelope is out, and the time to create its row is over")
             try:
                 await self.runs.put(run, IfAbsent(), now=self.clock.now())
@@ -279,7 +279,7 @@ class Submitter:
                 await self.clock.sleep(0.05 * 2**attempt)
             except Unanswered:
                 break
-        # A leak makes the bound a place too small until the sweeper has healed it: worth a line, no more.
+        # A leak makes the bound a slot too small until the sweeper has healed it: worth a line, no more.
         count(Metric.SLOTS_LEAKED)
         logger().warning("a queue slot could not be returned", extra={"class_name": class_name})
 

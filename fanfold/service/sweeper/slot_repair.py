@@ -20,7 +20,7 @@ from fanfold.service.sweeper.containment import remembered
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
 
-MARK = "sweep.places"
+MARK = "sweep.slots"
 FORMAT = 1
 MAX_FINDINGS = 50
 """Findings remembered from pass to pass: a mark is a few KB. What finds no room is found again later."""
@@ -103,7 +103,7 @@ class State:
 
 
 async def repair(services: Services, *, now: datetime) -> int:
-    """One pass, of at most `repair_batch` rows and `MAX_PAGES` index pages; returns how many places were healed.
+    """One pass, of at most `repair_batch` rows and `MAX_PAGES` index pages; returns how many slots were healed.
 
     Raises an `InfrastructureError` where a service fails; the next pass goes on from the last one's state.
     """
@@ -197,7 +197,7 @@ class _Repair:
         return None
 
     async def _with(self, walk: Walk, keys: Sequence[IndexKey]) -> Walk:
-        """The walk with these runs' rows counted, read strongly: those still queued with a place of its hour."""
+        """The walk with these runs' rows counted, read strongly: those still queued with a slot of its hour."""
         asked = [RunKey(tenant=key.tenant, run_id=key.run_id) for key in keys]
         heads = await legible(self._services.runs, asked, now=self._now)
         queued = dict(walk.queued)

@@ -34,7 +34,7 @@ OLD = timedelta(days=1)
 """A run queued for so long has its envelope sent again each time as much has passed, whatever its lane holds."""
 
 Settle = Callable[[Run], Awaitable[bool]]
-"""Decides a queued run anew (`QueueDeadlineChecked`), commits, and returns its place; whether it ended the run."""
+"""Decides a queued run anew (`QueueDeadlineChecked`), commits, and releases its slot; whether it ended the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ class _Pass:
         await self._wakes.ring_for_more()
 
     async def sample_slots(self) -> None:
-        """Tells the places counters what was seen; they measure their drain and adopt the configured bound."""
+        """Tells the slots counters what was seen; they measure their drain and adopt the configured bound."""
         for name in self._classes:
             with self.contained():
                 await self._services.slots.sample(name, now=self._now, oldest_accepted_at=self._oldest.get(name))

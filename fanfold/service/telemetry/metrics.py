@@ -116,7 +116,7 @@ class Metric(StrEnum):
     FENCED_WRITES = _of_class("FencedWrites")  # of them, those that learned it by a write that was refused
     CRASHES = _of_class("Crashes")  # a claim found a running record with a dead lease
     OVERDUE = _of_class("OverdueSeconds", Unit.SECONDS)  # how long the longest overdue run is overdue
-    SLOTS_LEAKED = _service("SlotsLeaked")  # a place could not be returned; the bound is one short until healed
+    SLOTS_LEAKED = _service("SlotsLeaked")  # a slot could not be released; the bound is one short until healed
     SLOTS_REPAIRED = _service("SlotsRepaired")  # leaked slots that the sweeper gave back to their class's bound
     EFFECTS_FAILED = _service("EffectsFailed")  # a wake, or a map's start or stop, that failed after its commit
     DUPLICATES = _service("Duplicates")  # messages and submits that only repeated what had been done

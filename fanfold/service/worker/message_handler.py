@@ -172,7 +172,7 @@ class MessageHandler:
         if (early := too_early(envelope.not_before, self._now(), engine_limits(self._settings))) is not None:
             return self._back_until(early)
         age = self._now() - envelope.accepted_at
-        # A run created from so old an envelope returns no place: its hour of the counter may be repaired by then (R6).
+        # A run created from so old an envelope returns no slot: its hour of the counter may be repaired by then (R6).
         if age.total_seconds() > self._services.settings.slot_void_seconds:
             row = await self._row(envelope)
             if row is None and age > ENVELOPE_LIFE:
@@ -266,7 +266,7 @@ class MessageHandler:
 
     @staticmethod
     def _basis(message: Message, row: Run | None) -> tuple[Run, Condition]:
-        """The record to claim. Only an envelope creates one, and an old one that does has no place to return."""
+        """The record to claim. Only an envelope creates one, and an old one that does has no slot to return."""
         if row is not None:
             return row, IfVersion(version=row.version, submission=row.submission)
         assert isinstance(message, Envelope), "a wake without a row is dropped"

@@ -225,7 +225,7 @@ class RunCoordinator:
 
     async def _go_on(self, first: News) -> OwnershipLost | None:
         """The claim is committed: now everything that it leads to."""
-        # Should what follows kill this process, the place of the run in its queue is given back by then.
+        # Should what follows kill this process, the slot of the run is released by then.
         await self._aftermath.settled(RETURN_SECONDS)
         try:
             news = await first(self._record)

@@ -124,7 +124,7 @@ async def test_a_queued_run_whose_document_this_code_cannot_load_is_left_alone()
     assert (report.failed, report.settled) == (2, 0)
 
 
-@pytest.mark.parametrize("mark", ["sweep.cursor", "sweep.empty", "sweep.places", "sweep.rung.model", "sweep.rescued"])
+@pytest.mark.parametrize("mark", ["sweep.cursor", "sweep.empty", "sweep.slots", "sweep.rung.model", "sweep.rescued"])
 @pytest.mark.parametrize("value", [7, "text", [1], {"format": 1}, {"model/normal": 5}, {"format": 1, "walk": 3}])
 async def test_a_mark_that_makes_no_sense_is_forgotten(mark: str, value: Any) -> None:
     it, _ = await a_sweeper(waiting(1))
