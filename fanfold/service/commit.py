@@ -42,10 +42,11 @@ class Commit:
     workflow: Workflow
     sent: Moment
     first: Entry | None = field(init=False)
-    """The first journal entry that it adds, if it adds any."""
+    """The first journal entry that it adds, if it adds any, as it was decided: not signed."""
 
     def __post_init__(self) -> None:
-        entries = new_entries(self.run, self.before.last_seq)
+        # As decided: of a record near the store's limit, what is new may be sealed away with the rest.
+        entries = new_entries(self.decision.run, self.before.last_seq)
         object.__setattr__(self, "first", entries[0] if entries else None)
 
     def is_in(self, record: Run) -> bool:

@@ -14,6 +14,7 @@ from fanfold.engine.payload import BlobRef
 from fanfold.engine.ports import IfVersion, RunKey
 from fanfold.engine.record.messages import Envelope, Wake
 from fanfold.engine.record.run import Failure, Run, Status
+from fanfold.engine.record.sealing import merged
 from fanfold.engine.rules.decide import decide
 from fanfold.engine.rules.effects import ReleaseSlot
 from fanfold.engine.rules.events import AttemptFailed, AttemptSucceeded, Claimed, Event
@@ -22,6 +23,7 @@ from fanfold.service.api.routes import CALLS, Call
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.workflow_cache import WorkflowCache
 from tests.support.builders import LANE, RESUMING
+from tests.support.faults import Fault, Faulty
 from tests.support.http import Http, Reply, memory_services, settings_with
 
 GATED = {
@@ -393,3 +395,25 @@ async def test_a_signal_whose_write_was_not_answered_is_received_once(http: Http
     http.services.runs.put = unanswered  # type: ignore[method-assign]  # a network that loses an answer
     assert (await move(http, run_id, "signals/other", {"once": True})).status == 202
     assert [signal.payload for signal in (await row(http, run_id)).signals] == [{"once": True}]
+
+
+@pytest.mark.parametrize("answer", [Fault.NONE, Fault.DONE])
+async def test_a_signal_that_is_sealed_away_as_it_is_put_is_recognised_and_answered_with_its_entry(
+    answer: Fault,
+) -> None:
+    """A record near the store's limit is put with all but its last entry sealed, the signal's own among them."""
+    services = memory_services(settings_with(max_queue_depth=2))
+    faulty = Faulty(services.runs)
+    http = Http(services=replace(services, runs=faulty))
+    assert (await http("PUT", "/v1/workflows/gated", GATED)).status == 201
+    run_id = await at_the_gate(http)
+    before = faulty.count("put")
+    faulty.plan("put", Fault.TOO_BIG, answer)
+    reply = await move(http, run_id, "signals/approve", {"why": "fine"})
+    assert reply.status == 202
+    assert faulty.count("put") - before == 2, "one that was too big, and one that was done"
+    run = await row(http, run_id)
+    whole = merged(run, await services.runs.segments(run))
+    received = [entry for entry in whole.journal if entry.type == "signal.received"]
+    assert [entry.seq for entry in received] == [reply.json["seq"]]
+    assert received[0].seq <= run.sealed.last_seq
