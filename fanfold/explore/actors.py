@@ -52,7 +52,7 @@ class Actors:
                 class_name=class_name,
                 lanes=self._play.settings.classes[class_name].lanes,
                 concurrency=8,
-                isolation=Apart(self, process),
+                isolation=ActorIsolation(self, process),
                 attempts=self.attempts(process),
             )
             task = process.begin(worker.run())
@@ -121,7 +121,7 @@ class Actors:
         return MessageHandler(process.services, self.workflows(), self.attempts(process), worker=process.name)
 
 
-class Apart(Isolation):
+class ActorIsolation(Isolation):
     """Suspects: here in the worker's own process, which nothing but the explorer kills."""
 
     def __init__(self, crew: Actors, process: Process) -> None:

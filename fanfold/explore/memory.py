@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fanfold.adapters.aws.map_records import MemoryMapRecords
 from fanfold.adapters.aws.run_items import from_item, to_item
-from fanfold.adapters.aws.seats import MemorySeats
-from fanfold.adapters.aws.secrets import MemorySecrets
-from fanfold.adapters.aws.sweeper_state import MemorySweeperState
 from fanfold.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
     MemoryFanOut,
+    MemoryMapRecords,
     MemoryQueue,
     MemoryRunStore,
+    MemorySeats,
+    MemorySecrets,
     MemorySlots,
+    MemorySweeperState,
     MemoryTokens,
     RunCodec,
 )

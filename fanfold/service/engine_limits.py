@@ -18,7 +18,7 @@ def engine_limits(
     missing: Mapping[str, Failure] = MappingProxyType({}),
     stopping: bool = False,
 ) -> EngineLimits:
-    """The engine's terms as the settings say them, for a worker that ends at `horizon` and can't call some tasks.
+    """The engine's limits as the settings say them, for a worker that ends at `stop_before` and can't call some tasks.
 
     `stopping`: because it was told to.
     """

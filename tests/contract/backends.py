@@ -15,26 +15,30 @@ import pytest
 
 from fanfold.adapters.aws.calls import Client
 from fanfold.adapters.aws.catalog import DynamoCatalog
-from fanfold.adapters.aws.map_records import DynamoMapRecords, MemoryMapRecords
+from fanfold.adapters.aws.map_records import DynamoMapRecords
 from fanfold.adapters.aws.map_records import to_item as batch_item
 from fanfold.adapters.aws.run_items import SK, from_item, to_item
 from fanfold.adapters.aws.run_store import DynamoRunStore
 from fanfold.adapters.aws.s3 import S3Blobs
-from fanfold.adapters.aws.seats import DynamoSeats, MemorySeats
-from fanfold.adapters.aws.secrets import DynamoSecrets, MemorySecrets
+from fanfold.adapters.aws.seats import DynamoSeats
+from fanfold.adapters.aws.secrets import DynamoSecrets
 from fanfold.adapters.aws.segments import to_segment_item
 from fanfold.adapters.aws.slots import DynamoSlots
 from fanfold.adapters.aws.sqs import SqsQueue
 from fanfold.adapters.aws.stepfunctions import StepFunctionsFanOut
-from fanfold.adapters.aws.sweeper_state import DynamoSweeperState, MemorySweeperState
+from fanfold.adapters.aws.sweeper_state import DynamoSweeperState
 from fanfold.adapters.aws.tokens import DynamoTokens
 from fanfold.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
     MemoryFanOut,
+    MemoryMapRecords,
     MemoryQueue,
     MemoryRunStore,
+    MemorySeats,
+    MemorySecrets,
     MemorySlots,
+    MemorySweeperState,
     MemoryTokens,
     RunCodec,
 )

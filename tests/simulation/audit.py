@@ -70,7 +70,7 @@ from tests.simulation.moves import Moves
 from tests.simulation.settlements import Settlements
 from tests.simulation.workload import Execution
 from tests.support.clock import START
-from tests.support.due import wrong_due
+from tests.support.wrong_due import wrong_due
 
 if TYPE_CHECKING:
     from fanfold.engine.language.templates import Template

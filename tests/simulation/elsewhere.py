@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from fanfold.adapters.aws.map_records import MemoryMapRecords
-from fanfold.adapters.memory import MemoryFanOut
+from fanfold.adapters.memory import MemoryFanOut, MemoryMapRecords
 from fanfold.engine.errors import InfrastructureError
 from fanfold.engine.language.maps import MapRecord
 from fanfold.engine.ports import Execution, MapKey

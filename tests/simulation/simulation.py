@@ -7,10 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from fanfold.adapters.aws.seats import MemorySeats
-from fanfold.adapters.aws.secrets import MemorySecrets
-from fanfold.adapters.aws.sweeper_state import MemorySweeperState
-from fanfold.adapters.memory import MemoryCatalog, MemoryTokens
+from fanfold.adapters.memory import MemoryCatalog, MemorySeats, MemorySecrets, MemorySweeperState, MemoryTokens
 from fanfold.engine.language.workflow import Workflow, check, version_of
 from fanfold.engine.ports import Registered, RunKey, Token
 from fanfold.engine.record.messages import RESUME, QueueName

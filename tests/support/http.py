@@ -10,9 +10,16 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from fanfold.adapters.aws.seats import MemorySeats
-from fanfold.adapters.aws.secrets import MemorySecrets
-from fanfold.adapters.memory import MemoryBlobs, MemoryCatalog, MemoryQueue, MemoryRunStore, MemorySlots, MemoryTokens
+from fanfold.adapters.memory import (
+    MemoryBlobs,
+    MemoryCatalog,
+    MemoryQueue,
+    MemoryRunStore,
+    MemorySeats,
+    MemorySecrets,
+    MemorySlots,
+    MemoryTokens,
+)
 from fanfold.service.api.app import App
 from fanfold.service.functions.api import build
 from fanfold.service.settings import ClassSettings, Settings

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from fanfold.adapters.aws.sweeper_state import MemorySweeperState
-from fanfold.adapters.memory import MemoryQueue, MemoryRunStore, MemorySlots, MemoryTokens
+from fanfold.adapters.memory import MemoryQueue, MemoryRunStore, MemorySlots, MemorySweeperState, MemoryTokens
 from fanfold.engine.ports import Bucket, IfAbsent, IfVersion, RunKey
 from fanfold.engine.record.messages import first_version
 from fanfold.engine.record.run import Run, Slot, Status

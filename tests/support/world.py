@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from fanfold.adapters.aws.map_records import MemoryMapRecords
 from fanfold.adapters.aws.run_items import from_item, to_item
-from fanfold.adapters.aws.seats import MemorySeats
-from fanfold.adapters.aws.secrets import MemorySecrets
-from fanfold.adapters.aws.sweeper_state import MemorySweeperState
 from fanfold.adapters.memory import (
     MemoryBlobs,
     MemoryCatalog,
     MemoryFanOut,
+    MemoryMapRecords,
     MemoryQueue,
     MemoryRunStore,
+    MemorySeats,
+    MemorySecrets,
     MemorySlots,
+    MemorySweeperState,
     MemoryTokens,
     RunCodec,
 )

@@ -56,7 +56,7 @@ class DynamoMapRecords:
             Client.DYNAMODB,
             "get_item",
             TableName=self._table,
-            Key={PK: {"S": _partition(key)}, SK: {"S": _sort(try_number, first)}},
+            Key={PK: {"S": _partition(key)}, SK: {"S": sort_key(try_number, first)}},
             ConsistentRead=True,
             ProjectionExpression=PK,
         )
@@ -74,26 +74,6 @@ class DynamoMapRecords:
         return [from_item(item) for item in found]
 
 
-class MemoryMapRecords:
-    """A `MapRecords` in memory; every record makes the round trip it makes in the real table."""
-
-    def __init__(self) -> None:
-        self._partitions: dict[MapKey, dict[str, Item]] = {}
-
-    async def put(self, key: MapKey, record: MapRecord, *, expires_at: datetime) -> None:
-        """See `MapRecords.put`."""
-        item = to_item(key, record, expires_at=expires_at)
-        self._partitions.setdefault(key, {}).setdefault(item[SK]["S"], item)
-
-    async def has(self, key: MapKey, *, try_number: int, first: int) -> bool:
-        """See `MapRecords.has`."""
-        return _sort(try_number, first) in self._partitions.get(key, {})
-
-    async def read(self, key: MapKey) -> list[MapRecord]:
-        """See `MapRecords.read`."""
-        return [from_item(item) for _, item in sorted(self._partitions.get(key, {}).items())]
-
-
 def to_item(key: MapKey, record: MapRecord, *, expires_at: datetime) -> Item:
     """A batch's record as an item. Raises `LimitExceeded` when no item can hold it."""
     results = [
@@ -102,7 +82,7 @@ def to_item(key: MapKey, record: MapRecord, *, expires_at: datetime) -> Item:
     ]
     item: Item = {
         PK: {"S": _partition(key)},
-        SK: {"S": _sort(record.try_number, record.first)},
+        SK: {"S": sort_key(record.try_number, record.first)},
         "z": {"N": str(SCHEMA)},
         "d": {"S": record.plan},
         "b": {"B": zlib.compress(dump(results), 9)},
@@ -151,5 +131,6 @@ def _partition(key: MapKey) -> str:
     return f"{checked_tenant(key.tenant)}#{key.run_id}#{key.submission}#{key.step}"
 
 
-def _sort(try_number: int, first: int) -> str:
+def sort_key(try_number: int, first: int) -> str:
+    """The sort key of a batch's record: tries and first indexes in the order of numbers."""
     return f"{try_number:0{_DIGITS}d}#{first:0{_DIGITS}d}"

@@ -1,4 +1,4 @@
-"""Seats of calls that wait, in the table (`#seats#{number}` / `0`) and in memory.
+"""Seats of calls that wait, in the table (`#seats#{number}` / `0`).
 
 Attributes of a seat: `o` (S) whose it is, `t` (N) until when in ms, `x` (N) TTL. A partition key for each seat, so that
 they do not share one key's thousand writes a second.
@@ -82,24 +82,3 @@ class DynamoSeats:
 
     def _at(self, seat: Seat) -> Item:
         return {"TableName": self._table, "Key": {PK: {"S": f"#seats#{seat.number}"}, SK: {"S": HEAD}}}
-
-
-class MemorySeats:
-    """A `Seats` in memory."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._taken: dict[int, tuple[str, datetime]] = {}
-
-    async def take(self, name: str, *, now: datetime, until: datetime) -> Seat | None:
-        """See `Seats.take`."""
-        for number in range(self._most):
-            if number not in self._taken or self._taken[number][1] < now:
-                self._taken[number] = (name, until)
-                return Seat(number=number, name=name)
-        return None
-
-    async def leave(self, seat: Seat) -> None:
-        """See `Seats.leave`."""
-        if self._taken.get(seat.number, ("",))[0] == seat.name:
-            del self._taken[seat.number]

@@ -1,4 +1,4 @@
-"""Secrets in the table (`#secrets` / name, attribute `v` (S)), and in memory."""
+"""Secrets in the table (`#secrets` / name, attribute `v` (S))."""
 
 from __future__ import annotations
 
@@ -36,14 +36,3 @@ class DynamoSecrets:
         except Conflict as conflict:
             return str(conflict.current["v"]["S"])  # another was faster, and its secret counts
         return drawn
-
-
-class MemorySecrets:
-    """A `Secrets` in memory."""
-
-    def __init__(self) -> None:
-        self._secrets: dict[str, str] = {}
-
-    async def shared(self, name: str, *, drawn: str) -> str:
-        """See `Secrets.shared`."""
-        return self._secrets.setdefault(name, drawn)

@@ -1,4 +1,4 @@
-"""Marks in the table (`#marks` / name, attribute `v` (S) JSON), and in memory."""
+"""The sweeper's state in the table (`#marks` / name, attribute `v` (S) JSON)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,6 @@ class DynamoSweeperState:
         """See `Marks.put`."""
         item = {**_key(name), "v": {"S": dump(value).decode("ascii")}}
         await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=item)
-
-
-class MemorySweeperState:
-    """A `Marks` in memory."""
-
-    def __init__(self) -> None:
-        self._marks: dict[str, bytes] = {}
-
-    async def get(self, name: str) -> Json:
-        """See `Marks.get`."""
-        return parse(self._marks[name]) if name in self._marks else None
-
-    async def put(self, name: str, value: Json) -> None:
-        """See `Marks.put`."""
-        self._marks[name] = dump(value)
 
 
 def _key(name: str) -> Item:

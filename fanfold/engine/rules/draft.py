@@ -88,7 +88,7 @@ class Draft:
         self.changed = True
 
     def has_time_for(self, step: Step) -> bool:
-        """Whether an attempt at the step, or at an item of it, would end before the horizon (R11)."""
+        """Whether an attempt at the step, or at an item of it, would end before the time to stop (R11)."""
         stop_before = self.limits.stop_before
         return stop_before is None or self.now + timedelta(seconds=step.timeout_seconds) <= stop_before
 

@@ -29,7 +29,7 @@ ENVELOPE_LIFE = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """Durations the rules depend on, and `horizon`: no attempt may still run then (None: no limit).
+    """Durations the rules depend on, and `stop_before`: no attempt may still run then (None: no limit).
 
     `skew` is how far two honest clocks may differ; `suspend_after` is the longest wait a worker
     sits out holding the run; `max_crashes` is how many crashes in a row, or interruptions of one
@@ -41,7 +41,7 @@ class EngineLimits:
     `map_batch` items. `fan_out` has the classes that can map elsewhere, and the longest attempt at an item, in
     seconds, there. `missing` has the tasks that this worker can't call, and why: a step of such a task is put off, and
     fails only when it was put off for `missing_for`. `longest_step` is the longest attempt, in seconds, for which a
-    worker with a `horizon` ever has time, by class. `stopping` says that the worker was told to stop, and does not
+    worker with a `stop_before` ever has time, by class. `stopping` says that the worker was told to stop, and does not
     merely run out of time.
     """
 

@@ -169,7 +169,7 @@ def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
 
 
 def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
-    """Record an attempt as started. Returns False when its timeout does not fit before the horizon (R11)."""
+    """Record an attempt as started. Returns False when its timeout does not fit before the time to stop (R11)."""
     state = draft.steps[step.name]
     if step.task in draft.limits.missing:
         put_off(draft, step)

@@ -32,7 +32,7 @@ MOST_HAND_OVERS = 20
 
 
 class InlineMaps:
-    """Maps in the worker that holds their run. `horizon` says until when it may work (None: without end)."""
+    """Maps in the worker that holds their run. `stop_before` says until when it may work (None: without end)."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class Unfinished:
 
 
 class Items:
-    """Works on items of one map of one run. `horizon` says until when attempts may go on (None: without end)."""
+    """Works on items of one map of one run. `stop_before` says until when attempts may go on (None: without end)."""
 
     def __init__(
         self,

@@ -117,25 +117,25 @@ class MessageHandler:
         self._worker = worker
         self._isolate = isolate
         self._settings = services.settings
-        self._looks = MapPolling(services, workflows)
+        self._polling = MapPolling(services, workflows)
         self._alone = alone
         self._stop_before: datetime | None = None
         self._stopping = False
         self._broken_off = False
-        self._shells: set[RunCoordinator] = set()
+        self._coordinators: set[RunCoordinator] = set()
 
     def hurry(self, stop_before: datetime) -> None:
-        """Told to stop: let every run go as soon as nothing of it runs; start nothing that still runs at `horizon`."""
+        """Told to stop: let each run go as soon as nothing of it runs; start nothing that would run at `stop_before`."""
         self._stop_before = stop_before
         self._stopping = True
-        for shell in self._shells:
-            shell.hurry(stop_before)
+        for coordinator in self._coordinators:
+            coordinator.hurry(stop_before)
 
     def break_off(self) -> None:
         """There is no more time: stop what runs, and let every run go, due now. None of it counts as a crash."""
         self._broken_off = True
-        for shell in self._shells:
-            shell.break_off()
+        for coordinator in self._coordinators:
+            coordinator.break_off()
 
     async def handle(self, received: Received, *, stop_before: datetime | None = None) -> Disposition:
         """Work on one message until its run is out of hand. Raises nothing but bugs."""
@@ -211,17 +211,17 @@ class MessageHandler:
                 case Isolate() | Claim() if self._isolate is not None and _is_suspect(received, verdict):
                     return await self._isolate(received)
                 case NotifyHolder() if row is not None:
-                    row = await self._looks.note(
+                    row = await self._polling.note(
                         row, [MapCompletionSignalled(step=verdict.map_step)], engine_limits(self._settings)
                     )
                     if row is None:
                         return Ack()
                 case PollMaps() if row is not None and not self._claims_first(received, message, row):
                     rang = message.map_step if isinstance(message, Wake) else None
-                    seen = await self._looks.at(row, verdict.maps, rang=rang)
+                    seen = await self._polling.at(row, verdict.maps, rang=rang)
                     going_on = [sight for sight in seen if isinstance(sight, MapStillRunning | MapThrottled)]
                     if len(going_on) == len(seen) and not verdict.due_besides:
-                        row = await self._looks.note(row, going_on, engine_limits(self._settings))
+                        row = await self._polling.note(row, going_on, engine_limits(self._settings))
                         if row is None:
                             return Ack()
                         continue
@@ -248,7 +248,7 @@ class MessageHandler:
     def _looked_at(self, message: Message) -> News:
         """What is to be found out under a claim that is committed first: what has become of the maps that are due."""
         rang = message.map_step if isinstance(message, Wake) else None
-        return lambda run: self._looks.at(run, due_maps(run, self._now(), rang=rang), rang=rang)
+        return lambda run: self._polling.at(run, due_maps(run, self._now(), rang=rang), rang=rang)
 
     def _is_apart(self, received: Received) -> bool:
         """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""
@@ -289,16 +289,16 @@ class MessageHandler:
             logger().error("tasks of a run can't be called here; the steps that need them are put off", extra=facts)
         limits = engine_limits(self._services.settings, self._stop_before, missing=missing, stopping=self._stopping)
         claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
-        shell = RunCoordinator(
+        coordinator = RunCoordinator(
             self._services, self._attempts, workflow, limits, claim=claim, news=news, repeated=repeated, first=first
         )
         if self._broken_off:
-            shell.break_off()
-        self._shells.add(shell)
+            coordinator.break_off()
+        self._coordinators.add(coordinator)
         try:
-            outcome = await shell.run(base, condition)
+            outcome = await coordinator.run(base, condition)
         finally:
-            self._shells.discard(shell)
+            self._coordinators.discard(coordinator)
         if isinstance(outcome, OwnershipLost) and outcome.row is not base:
             _count_loss(outcome, base.class_name)
         return outcome

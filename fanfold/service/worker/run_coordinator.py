@@ -134,11 +134,11 @@ class RunCoordinator:
         self._limits = limits
         self._claim = claim
         self._payloads = Payloads(services.runs, services.blobs, services.clock)
-        self._executions = RunningAttempts(
+        self._running = RunningAttempts(
             services, attempts, workflow, self._payloads, self._post, stop_before=lambda: self._limits.stop_before
         )
-        self._aftermath = EffectRunner(services)
-        self._preparation = RecordWriter(services, workflow, self._payloads)
+        self._effects = EffectRunner(services)
+        self._writer = RecordWriter(services, workflow, self._payloads)
         self._inbox: list[Event] = [claim, *news]
         self._repeated = repeated
         self._first = first
@@ -152,7 +152,7 @@ class RunCoordinator:
         self._broken_off = False
         self._seen = 0.0
         self._waited = 0.0
-        self._tenure = HeldLease(self._clock, lease=limits.lease, skew=limits.skew, at_end=self._executions.halt)
+        self._held_lease = HeldLease(self._clock, lease=limits.lease, skew=limits.skew, at_end=self._running.halt)
 
     async def run(self, base: Run, condition: Condition) -> Ended | OwnershipLost:
         """Claim the run whose record is `base` (version 1 from an envelope, or as read) and hold it to its end.
@@ -166,24 +166,24 @@ class RunCoordinator:
             lost = await self._write()
             while lost is None:
                 if self._held and not self._at_it():
-                    took = self._clock.monotonic() - began - self._executions.at_work.seconds - self._waited
+                    took = self._clock.monotonic() - began - self._running.at_work.seconds - self._waited
                     observe(Metric.ENGINE_OVERHEAD, round(1_000 * max(0.0, took)), of=(base.class_name,))
                     return Ended(run=self._record)
                 lost = await self._turn() if self._held else await self._write()
             return lost
         except asyncio.CancelledError:
             # Whoever breaks a run off has no time for what can be lost.
-            self._aftermath.abandon()
+            self._effects.abandon()
             raise
         finally:
-            self._tenure.stop()
+            self._held_lease.stop()
             try:
-                await self._executions.stop()
+                await self._running.stop()
             except asyncio.CancelledError:
-                self._aftermath.abandon()
+                self._effects.abandon()
                 raise
             finally:
-                await self._aftermath.done()
+                await self._effects.done()
 
     def _at_it(self) -> bool:
         """Whether there is anything left for this holder: of a paused run, until its attempts have ended."""
@@ -192,7 +192,7 @@ class RunCoordinator:
         return record.status is Status.RUNNING or paused
 
     def hurry(self, stop_before: datetime) -> None:
-        """Told to stop: start nothing that would still run at `horizon`; let the run go when nothing runs."""
+        """Told to stop: start nothing that would still run at `stop_before`; let the run go when nothing runs."""
         self._limits = replace(self._limits, stop_before=stop_before, stopping=True)
         self._stuck = False
         self._news.set()
@@ -204,7 +204,7 @@ class RunCoordinator:
 
     async def _turn(self) -> OwnershipLost | None:
         """Act on the record, wait until something happens, and write what follows from it."""
-        if self._tenure.over():
+        if self._held_lease.over():
             return self._lost(None)
         if self._broken_off:
             return await self._let_go()
@@ -212,12 +212,12 @@ class RunCoordinator:
             first, self._first = self._first, None
             return await self._go_on(first)
         inputs, self._inputs = self._inputs, {}
-        self._executions.match(self._record, inputs)
-        since, at_work = self._clock.monotonic(), self._executions.at_work.seconds
+        self._running.match(self._record, inputs)
+        since, at_work = self._clock.monotonic(), self._running.at_work.seconds
         await self._something()
         # What was waited for beside the attempts: a backoff, an operator.
-        self._waited += self._clock.monotonic() - since - (self._executions.at_work.seconds - at_work)
-        if self._tenure.over():
+        self._waited += self._clock.monotonic() - since - (self._running.at_work.seconds - at_work)
+        if self._held_lease.over():
             return self._lost(None)
         if self._broken_off:
             return await self._let_go()
@@ -226,7 +226,7 @@ class RunCoordinator:
     async def _go_on(self, first: News) -> OwnershipLost | None:
         """The claim is committed: now everything that it leads to."""
         # Should what follows kill this process, the slot of the run is released by then.
-        await self._aftermath.settled(RETURN_SECONDS)
+        await self._effects.settled(RETURN_SECONDS)
         try:
             news = await first(self._record)
         except InfrastructureError as error:
@@ -238,9 +238,9 @@ class RunCoordinator:
 
     async def _let_go(self) -> OwnershipLost | None:
         """Stop what runs, and commit that none of it is a crash, with what has ended until then."""
-        never_begun = self._executions.never_begun(self._record)
-        await self._executions.stop()
-        if self._tenure.over():
+        never_begun = self._running.never_begun(self._record)
+        await self._running.stop()
+        if self._held_lease.over():
             return self._lost(None)
         if not any(isinstance(event, StopRequested) for event in self._inbox):
             self._inbox += [*never_begun, StopRequested()]
@@ -269,9 +269,9 @@ class RunCoordinator:
         """How long there is nothing to write, in seconds, if nothing happens."""
         if self._broken_off or any(not isinstance(event, Emitted) for event in self._inbox):
             return 0.0
-        wait = self._tenure.renewal_left()
+        wait = self._held_lease.renewal_left()
         if self._inbox:
-            wait = min(wait, self._tenure.since + EMIT_SECONDS - self._clock.monotonic())
+            wait = min(wait, self._held_lease.since + EMIT_SECONDS - self._clock.monotonic())
         wait = min(wait, self._glance_left())
         timer = (self._next_timer() - self._clock.now()).total_seconds()
         return min(wait, max(timer, STUCK_SECONDS) if self._stuck else timer)
@@ -292,7 +292,7 @@ class RunCoordinator:
         """Whether there is nothing to write, and it is time to look."""
         # A timer that brought no change (a look at a map is under way) must not keep it from looking for ever.
         due = not self._stuck and self._next_timer() <= self._clock.now()
-        nothing = not self._inbox and self._tenure.renewal_left() > 0 and not due
+        nothing = not self._inbox and self._held_lease.renewal_left() > 0 and not due
         return nothing and self._glance_left() <= 0
 
     async def _glance(self) -> OwnershipLost | None:
@@ -312,7 +312,7 @@ class RunCoordinator:
         """Decide what has happened so far, commit it in one put, and act on it."""
         events = tuple(self._inbox)
         renewal: tuple[Event, ...] = ()
-        if self._held and self._tenure.renewal_left() <= 0:
+        if self._held and self._held_lease.renewal_left() <= 0:
             renewal = (Renewed(),)
         try:
             events, decision = await self._decided(events, renewal)
@@ -322,7 +322,7 @@ class RunCoordinator:
                 self._stuck = not events and self._next_timer() <= self._clock.now()
                 return None if self._held else self._lost(self._record)
             self._stuck = False
-            run = await self._preparation.next(self._record, decision)
+            run = await self._writer.next(self._record, decision)
             put = _Put(
                 run=run,
                 events=len(events),
@@ -341,8 +341,8 @@ class RunCoordinator:
         except InfrastructureError as error:
             return await self._refused(error)
         except LimitExceeded as error:
-            if not self._preparation.all_of_it:
-                self._preparation.all_of_it = True
+            if not self._writer.all_of_it:
+                self._writer.all_of_it = True
                 return None
             if not self._held or any(isinstance(event, RecordTooLarge) for event in events):
                 raise
@@ -408,14 +408,14 @@ class RunCoordinator:
                 if not effect.large:
                     self._inputs[Attempt(effect.step, effect.attempt)] = effect.input
             else:
-                self._aftermath.follow(record, effect, committed=put.sent)
+                self._effects.follow(record, effect, committed=put.sent)
 
     def _hold(self, record: Run, *, sent: float | None) -> None:
         self._held = True
         self._record = record
         self._condition = IfVersion(version=record.version, submission=record.submission)
         self._seen = self._clock.monotonic()
-        self._tenure.extend(record.lease_until, since=sent)
+        self._held_lease.extend(record.lease_until, since=sent)
 
     async def _look(self) -> OwnershipLost | None:
         """After a put without an answer: the record says whether it was done."""

@@ -183,7 +183,7 @@ class RunningAttempts:
         )
 
     def _in_time(self, timeout_seconds: float) -> bool:
-        """Whether an attempt that begins now ends before the horizon (R11)."""
+        """Whether an attempt that begins now ends before the time to stop (R11)."""
         stop_before = self._stop_before()
         return stop_before is None or self._services.clock.now() + timedelta(seconds=timeout_seconds) <= stop_before
 

@@ -50,7 +50,7 @@ def starts_before_the_commit() -> Iterator[None]:
 
     def early(self: RunCoordinator, events: Any, loaded: Any, **given: Any) -> Any:
         decision = decide(self, events, loaded, **given)
-        self._executions.match(decision.run, {})
+        self._running.match(decision.run, {})
         return decision
 
     with patch.object(RunCoordinator, "_decide", early):

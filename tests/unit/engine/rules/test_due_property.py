@@ -19,8 +19,8 @@ from fanfold.engine.rules.events import (
     RedriveAsked,
     ResumeAsked,
 )
-from tests.support.due import wrong_due
 from tests.support.game import LIMITS, Game, a_flow
+from tests.support.wrong_due import wrong_due
 
 ELSEWHERE = replace(LIMITS, fan_out={"model": 240.0}, inline_map_items=1)
 EACH = {"map": {"over": "${input}", "task": "core.echo"}, "timeout": "60s"}
