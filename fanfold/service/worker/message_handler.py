@@ -80,6 +80,13 @@ Disposition = Ack | Redeliver
 RunIsolated = Callable[[Received], Awaitable[Disposition]]
 
 
+def _copy(received: Received, message: Message, *, outages: int) -> Message:
+    """A copy to send in a message's stead. It begins with no receipts, so an envelope says itself that it had some."""
+    if isinstance(message, Envelope):
+        return replace(message, outages=outages, again=message.again or received.receives > 1)
+    return replace(message, outages=outages)
+
+
 def wake_of(message: Message) -> Wake:
     """A message that asks for a look at the same run."""
     if isinstance(message, Wake):
@@ -125,7 +132,7 @@ class MessageHandler:
         self._coordinators: set[RunCoordinator] = set()
 
     def hurry(self, stop_before: datetime) -> None:
-        """Told to stop: let each run go as soon as nothing of it runs; start nothing that would run at `stop_before`."""
+        """Told to stop: let each run go as soon as nothing of it runs; start nothing that runs at `stop_before`."""
         self._stop_before = stop_before
         self._stopping = True
         for coordinator in self._coordinators:
@@ -326,7 +333,8 @@ class MessageHandler:
         count(Metric.CLOCK_OFF)
         logger().error(f"this machine's clock is {offset:+.1f} s off AWS's", extra={"run_id": message.run_id})
         try:
-            await self._services.queue.send(received.queue, message, delay_seconds=CLOCK_OFF_SECONDS)
+            copy = _copy(received, message, outages=message.outages)
+            await self._services.queue.send(received.queue, copy, delay_seconds=CLOCK_OFF_SECONDS)
         except InfrastructureError:
             return Redeliver(seconds=CLOCK_OFF_SECONDS)
         return Ack()
@@ -339,7 +347,7 @@ class MessageHandler:
         )
         seconds = int(back_after(error, message.outages).total_seconds())
         try:
-            copy = replace(message, outages=message.outages + 1)
+            copy = _copy(received, message, outages=message.outages + 1)
             await self._services.queue.send(received.queue, copy, delay_seconds=seconds)
         except InfrastructureError:
             return Redeliver(seconds=seconds)

@@ -171,6 +171,30 @@ async def test_receipts_alone_fail_nobody_and_cost_a_write_more(receives: int) -
     assert (await world.queue.depth(RESUME_QUEUE)).visible == 0
 
 
+@pytest.mark.parametrize("fault", ["a wrong clock", "an outage"])
+@virtually
+async def test_a_copy_of_a_message_that_was_received_before_says_so(fault: str) -> None:
+    """A copy begins with no receipts; without a word of its own it would be claimed as if nobody had died of it."""
+    world = World()
+    envelope = await submitted(world, ONE)
+    for receives in (1, 2):
+        process = world.process()
+        if fault == "a wrong clock":
+            process.services = replace(process.services, clock_offset=lambda: 6.0)
+            process.runner = process.new_runner()
+        else:
+            process.runs.rule("put", Fault.DOWN)
+        (message, *_) = await process.receive(LANE)
+        await process.take(replace(message, receives=receives))
+        await world.queue.delete([message])
+        await asyncio.sleep(400)
+        (copy, *_) = await world.process().receive(LANE)
+        assert isinstance(copy.message, Envelope)
+        assert (copy.receives, copy.message.again) == (1, receives > 1)
+        await world.queue.hide([copy], seconds=0)
+    assert replace(copy.message, again=False, outages=0) == envelope
+
+
 @virtually
 async def test_a_first_delivery_is_claimed_and_begun_in_one_write() -> None:
     world = World()
