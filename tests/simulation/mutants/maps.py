@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fanfold.adapters.aws import map_records
-from fanfold.adapters.memory import MemoryFanOut
+from fanfold.adapters.memory import MemoryFanOut, MemoryMapRecords
 from fanfold.engine.record.run import Run
 from fanfold.service.worker import map_batches
 
@@ -21,7 +21,7 @@ def batches_are_recorded_over() -> Iterator[None]:
         item = map_records.to_item(key, record, expires_at=expires_at)
         self._partitions.setdefault(key, {})[item["sk"]["S"]] = item
 
-    with patch.object(map_records.MemoryMapRecords, "put", put):
+    with patch.object(MemoryMapRecords, "put", put):
         yield
 
 
