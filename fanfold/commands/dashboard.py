@@ -91,9 +91,8 @@ class _Look:
 
         when = data.span(self._page, now=datetime.now(UTC), hours=self._hours)
         with explained(self._deployment.stack_name):
-            series = data.fetch(self._deployment.cloudwatch, self._page.metrics, when)
+            widgets = [data.filled(self._deployment.cloudwatch, widget, when) for widget in self._page.widgets]
             alarms = self._deployment.alarms()
-        widgets = data.fill(self._page, series, when)
         if self._png is not None:
             picture.draw(self._png, self._deployment.stack_name, widgets, alarms, when)
         return widgets, alarms, when
@@ -119,7 +118,7 @@ class _Look:
 
 def _widget_as_json(filled: Filled) -> dict[str, Any]:
     curves = [
-        {"label": curve.label, "period_seconds": curve.period_seconds, "values": list(curve.series)}
+        {"label": curve.label, "period_seconds": curve.line.period_seconds, "values": list(curve.series)}
         for curve in filled.curves
     ]
     return {

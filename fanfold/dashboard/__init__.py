@@ -1,1 +1,1 @@
-"""The deployed dashboard, looked at anywhere: its own page, its data, its metric math, as a picture and as text."""
+"""The deployed dashboard, looked at anywhere: its own page with CloudWatch's data, as text and as a picture."""

@@ -1,23 +1,17 @@
-"""A page's data: GetMetricData for its metrics, and its expressions evaluated on what came."""
+"""A page's data: GetMetricData gives its metrics and evaluates its expressions, a call for each widget."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from fanfold.dashboard.evaluate import Given, evaluate
-from fanfold.dashboard.formula import FormulaError
-from fanfold.dashboard.page import Line, Metric, Page, Widget, in_order
-from fanfold.dashboard.series import Series
+from fanfold.dashboard.figures import Series
+from fanfold.dashboard.page import Line, Page, Widget
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
-
-QUERIES = 500
-"""Metrics in one GetMetricData (the API's limit)."""
 
 SLOTS = 1440
 """Points of one series at most: more than that nobody can tell apart, and a call gives 100,800."""
@@ -55,7 +49,6 @@ class Curve:
     line: Line
     label: str
     series: Series
-    period_seconds: int
 
     @property
     def values(self) -> list[float]:
@@ -65,17 +58,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """A widget with its visible curves; `problems` says of each expression without a value why it has none."""
+    """A widget with its curves; `problems` says what of it has no value, and why."""
 
     widget: Widget
     curves: Sequence[Curve]
     problems: Sequence[str] = ()
-
-    @property
-    def of_aws(self) -> bool:
-        """Whether all its metrics are AWS's own, which an emulator publishes few of."""
-        metrics = [line.metric for line in self.widget.lines if line.metric is not None]
-        return bool(metrics) and all(metric.namespace.startswith("AWS/") for metric in metrics)
 
 
 def span(page: Page, *, now: datetime, hours: float | None) -> Span:
@@ -83,91 +70,69 @@ def span(page: Page, *, now: datetime, hours: float | None) -> Span:
     return Span(begin=now - timedelta(hours=page.hours if hours is None else hours), end=now)
 
 
-def fetch(cloudwatch: CloudWatchClient, metrics: Sequence[Metric], when: Span) -> Mapping[Metric, Series]:
-    """The series of each metric. boto3's errors fly.
+def fetch(cloudwatch: CloudWatchClient, lines: Sequence[Line], when: Span) -> Mapping[str, Sequence[Curve]]:
+    """What CloudWatch has of each line, by its id. boto3's errors fly.
 
-    The calls begin at a whole period: CloudWatch would else count periods from wherever the call begins.
+    A call takes 500 queries at most: a widget may have no more lines. It begins at a whole period: CloudWatch would
+    else count periods from wherever the call begins.
     """
-    longest = max((metric.period_seconds for metric in metrics), default=1)
-    found: dict[Metric, dict[int, float]] = {metric: {} for metric in metrics}
-    numbered = list(enumerate(metrics))
-    for start in range(0, len(numbered), QUERIES):
-        asked = {f"q{number}": metric for number, metric in numbered[start : start + QUERIES]}
-        pages = cloudwatch.get_paginator("get_metric_data").paginate(
-            MetricDataQueries=[_query(id_, metric) for id_, metric in asked.items()],
-            StartTime=datetime.fromtimestamp(when.first(longest) * longest, UTC),
-            EndTime=datetime.fromtimestamp(when.last(longest) * longest, UTC),
-            ScanBy="TimestampAscending",
-        )
-        for result in (result for page in pages for result in page["MetricDataResults"]):
-            metric = asked[result["Id"]]
+    by_id = {line.id: line for line in lines}
+    longest = max((line.period_seconds for line in lines), default=1)
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for answer in cloudwatch.get_paginator("get_metric_data").paginate(
+        MetricDataQueries=[_query(line) for line in lines],
+        StartTime=datetime.fromtimestamp(when.first(longest) * longest, UTC),
+        EndTime=datetime.fromtimestamp(when.last(longest) * longest, UTC),
+        ScanBy="TimestampAscending",
+    ):
+        for result in answer["MetricDataResults"]:
+            # An expression that gives several series gives each a label of its own.
+            points = found.setdefault((result["Id"], result["Label"]), {})
+            period = by_id[result["Id"]].period_seconds
             for at, value in zip(result["Timestamps"], result["Values"], strict=True):
-                found[metric][int(at.timestamp() // metric.period_seconds)] = float(value)
-    return {
-        metric: tuple(
-            points.get(number) for number in range(when.first(metric.period_seconds), when.last(metric.period_seconds))
-        )
-        for metric, points in found.items()
-    }
+                points[int(at.timestamp() // period)] = float(value)
+    curves: dict[str, list[Curve]] = {line.id: [] for line in lines}
+    for (id_, label), points in found.items():
+        line = by_id[id_]
+        slots = range(when.first(line.period_seconds), when.last(line.period_seconds))
+        curves[id_].append(Curve(line=line, label=label, series=[points.get(slot) for slot in slots]))
+    return curves
 
 
-def _query(id_: str, metric: Metric) -> Any:
-    dimensions = [{"Name": name, "Value": value} for name, value in metric.dimensions]
+def _query(line: Line) -> Any:
+    if line.metric is None:
+        return {"Id": line.id, "Label": line.label, "Expression": line.expression, "Period": line.period_seconds}
+    dimensions = [{"Name": name, "Value": value} for name, value in line.metric.dimensions]
     return {
-        "Id": id_,
+        "Id": line.id,
+        "Label": line.label,
         "MetricStat": {
-            "Metric": {"Namespace": metric.namespace, "MetricName": metric.name, "Dimensions": dimensions},
-            "Period": metric.period_seconds,
-            "Stat": metric.statistic,
+            "Metric": {"Namespace": line.metric.namespace, "MetricName": line.metric.name, "Dimensions": dimensions},
+            "Period": line.period_seconds,
+            "Stat": line.metric.statistic,
         },
     }
 
 
-def fill(page: Page, series: Mapping[Metric, Series], when: Span) -> Sequence[Filled]:
-    """Every widget with its curves."""
-    return [filled(widget, series, when) for widget in page.widgets]
+def filled(cloudwatch: CloudWatchClient, widget: Widget, when: Span) -> Filled:
+    """One widget with its curves. boto3's errors fly, but for what CloudWatch says of the widget's own queries."""
+    from botocore.exceptions import ClientError
 
-
-def filled(widget: Widget, series: Mapping[Metric, Series], when: Span) -> Filled:
-    """One widget with its curves: its metrics, and its expressions evaluated here."""
-    known: dict[str, Series] = {}
-    curves: dict[str, list[Curve]] = {}
-    problems: list[str] = []
+    if not widget.lines:
+        return Filled(widget=widget, curves=())
     try:
-        lines = in_order(widget.lines)
-    except FormulaError as error:
-        lines = [line for line in widget.lines if line.metric is not None]
-        problems.append(str(error))
-    for line in lines:
-        try:
-            several = [series[line.metric]] if line.metric is not None else _evaluated(line, widget, known, when)
-        except FormulaError as error:
-            problems.append(f"{line.label}: {error}")
-            continue
-        if len(several) == 1:
-            known[line.id] = several[0]
-        curves[line.id] = [
-            Curve(line=line, label=label, series=one, period_seconds=line.period_seconds)
-            for one, label in zip(several, _labels(line.label, len(several)), strict=True)
-        ]
-    shown = itertools.chain.from_iterable(curves.get(line.id, ()) for line in widget.lines if line.visible)
-    return Filled(widget=widget, curves=list(shown), problems=problems)
-
-
-def _labels(label: str, count: int) -> Sequence[str]:
-    return [label] if count == 1 else [f"{label} {number}" for number in range(1, count + 1)]
-
-
-def _evaluated(line: Line, widget: Widget, known: Mapping[str, Series], when: Span) -> Sequence[Series]:
-    if line.formula is None:
-        raise FormulaError(line.problem)
-    periods = {other.id: other.period_seconds for other in widget.lines}
-    # Series of other periods can't be told slot by slot; of the page's other lines METRICS() means those it can.
-    fitting = {id_: one for id_, one in known.items() if periods[id_] == line.period_seconds}
-    given = Given(
-        series=fitting,
-        metrics=[other.id for other in widget.lines if other.metric is not None and other.id in fitting],
-        period_seconds=line.period_seconds,
-        slots=when.slots(line.period_seconds),
-    )
-    return evaluate(line.formula, given)
+        curves = fetch(cloudwatch, widget.lines, when)
+    except ClientError as error:
+        told = error.response.get("Error", {})
+        if told.get("Code") not in ("ValidationError", "InvalidParameterValue"):
+            raise
+        return Filled(widget=widget, curves=(), problems=[str(told.get("Message", told["Code"]))])
+    shown = [line for line in widget.lines if line.visible]
+    there = {id_ for id_, several in curves.items() if any(curve.values for curve in several)}
+    expressions = [line for line in shown if line.metric is None]
+    problems = []
+    if there and expressions and not any(line.id in there for line in expressions):
+        # An emulator has the metrics, and no metric maths: what goes into an expression says more than nothing.
+        problems = [f"not computed here: {', '.join(line.label for line in expressions)}"]
+        shown = [line for line in widget.lines if line.metric is not None]
+    return Filled(widget=widget, curves=[curve for line in shown for curve in curves[line.id]], problems=problems)

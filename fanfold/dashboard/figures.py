@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from fanfold.dashboard.series import Series
+Series = Sequence[float | None]
+"""One value or None for each period, oldest first."""
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fanfold.dashboard.formula import Formula, FormulaError, names_in, parse
-
 COLUMNS = 24
 """The grid's width; a row is as high as a column is wide."""
 
@@ -41,14 +39,13 @@ class Metric:
 class Line:
     """What a widget shows as one line (of an expression perhaps several): a metric or an expression.
 
-    A line that is not `visible` is there for expressions. `problem` says why an expression can't be read.
+    A line that is not `visible` is there for expressions.
     """
 
     id: str
     label: str
     metric: Metric | None = None
-    formula: Formula | None = None
-    problem: str = ""
+    expression: str = ""
     period_seconds: int
     visible: bool = True
     right: bool = False
@@ -104,12 +101,6 @@ class Page:
 
     widgets: Sequence[Widget]
     hours: float = 3.0
-
-    @property
-    def metrics(self) -> Sequence[Metric]:
-        """Every metric that the page needs, hidden ones too, each once."""
-        found = (line.metric for widget in self.widgets for line in widget.lines)
-        return list(dict.fromkeys(metric for metric in found if metric is not None))
 
 
 def with_period(page: Page, seconds: int) -> Page:
@@ -211,7 +202,8 @@ def _lines(properties: Mapping[str, Any]) -> Iterator[Line]:
             "period_seconds": period,
         }
         if "expression" in options:
-            yield _expression(str(options["expression"]), str(options.get("label", options["expression"])), facts)
+            text = str(options["expression"])
+            yield Line(**facts, expression=text, label=str(options.get("label", text)))
             continue
         before = _spelled_out(words, before)
         namespace, name, *dimensions = before
@@ -225,35 +217,9 @@ def _lines(properties: Mapping[str, Any]) -> Iterator[Line]:
         yield Line(**facts, metric=metric, label=str(options.get("label", name)))
 
 
-def _expression(text: str, label: str, facts: Mapping[str, Any]) -> Line:
-    try:
-        return Line(**facts, formula=parse(text), label=label)
-    except FormulaError as error:
-        return Line(**facts, problem=str(error), label=label)
-
-
 def _spelled_out(words: Sequence[str], before: Sequence[str]) -> list[str]:
     """The words of a row in which `.` stands for the word above it, and `...` for all of them up to there."""
     if "..." in words:
         at = words.index("...")
         words = [*words[:at], *before[at : len(before) - (len(words) - at - 1)], *words[at + 1 :]]
     return [before[at] if word == "." else str(word) for at, word in enumerate(words)]
-
-
-def in_order(lines: Sequence[Line]) -> list[Line]:
-    """The lines so that each comes after those its expression names, and metrics first: METRICS() means them all.
-
-    Raises `FormulaError` when expressions name each other in a circle.
-    """
-    known = {line.id for line in lines}
-    ordered = [line for line in lines if line.metric is not None]
-    waiting = [line for line in lines if line.metric is None]
-    done = {line.id for line in ordered}
-    while waiting:
-        ready = [line for line in waiting if line.formula is None or (names_in(line.formula) & known) <= done]
-        if not ready:
-            raise FormulaError(f"the expressions {', '.join(line.id for line in waiting)} need each other")
-        ordered += ready
-        done |= {line.id for line in ready}
-        waiting = [line for line in waiting if line.id not in done]
-    return ordered

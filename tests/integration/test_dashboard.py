@@ -23,8 +23,8 @@ import pytest
 from fanfold.adapters.message_codec import encode
 from fanfold.dashboard import data, deployed
 from fanfold.dashboard.deployed import Deployment
-from fanfold.dashboard.evaluate import Given, evaluate
-from fanfold.dashboard.formula import parse
+from fanfold.dashboard.figures import Series
+from fanfold.dashboard.page import Line
 from fanfold.dashboard.page import Metric as Asked
 from fanfold.engine.record.messages import DEAD, Wake
 from fanfold.local.local_stack import LocalStack
@@ -32,7 +32,7 @@ from fanfold.service.settings import Settings
 from fanfold.service.telemetry.metrics import NAMESPACE, Metric
 from tests.infra.conftest import Synthesised, synthesise
 from tests.integration.test_local_stack import fanfold
-from tests.support import telling
+from tests.support import metric_math, telling
 from tests.support.site import Site
 
 pytestmark = pytest.mark.emulator
@@ -66,10 +66,15 @@ class Load:
 
     def asked(self) -> Sequence[Asked]:
         """All that the page and the alarms ask for; names that only AWS gives are those of the template."""
-        found = list(self.deployment.page.metrics)
+        found = self.shown()
         for alarm in self.alarms().values():
             found += [self.metric(one) for one in alarm.get("Metrics", [{"MetricStat": alarm}]) if "MetricStat" in one]
         return list(dict.fromkeys(found))
+
+    def shown(self) -> list[Asked]:
+        """The metrics of the page, hidden ones too."""
+        lines = [line for widget in self.deployment.page.widgets for line in widget.lines]
+        return list(dict.fromkeys(line.metric for line in lines if line.metric is not None))
 
     def metric(self, query: Mapping[str, Any]) -> Asked:
         """What a query of an alarm asks for; a plain alarm is one itself."""
@@ -83,9 +88,14 @@ class Load:
             period_seconds=stat["Period"],
         )
 
-    def series(self, metrics: Sequence[Asked]) -> Mapping[Asked, data.Series]:
+    def series(self, metrics: Sequence[Asked]) -> Mapping[Asked, Series]:
         """What CloudWatch has of them."""
-        return data.fetch(self.deployment.cloudwatch, metrics, self.span())
+        lines = {
+            metric: Line(id=f"m{n}", label=metric.name, metric=metric, period_seconds=metric.period_seconds)
+            for n, metric in enumerate(metrics)
+        }
+        found = data.fetch(self.deployment.cloudwatch, list(lines.values()), self.span())
+        return {metric: found[line.id][0].series for metric, line in lines.items()}
 
     def span(self) -> data.Span:
         """Since before the stack was there."""
@@ -185,7 +195,7 @@ def test_every_metric_of_ours_on_the_page_and_in_the_alarms_has_data_under_exact
     ours = [metric for metric in load.asked() if metric.namespace == NAMESPACE]
     # A query without dimensions would match everything here, and nothing in AWS.
     assert all(metric.dimensions and all(name and value for name, value in metric.dimensions) for metric in ours)
-    shown = {metric.name for metric in load.deployment.page.metrics if metric.namespace == NAMESPACE}
+    shown = {metric.name for metric in load.shown() if metric.namespace == NAMESPACE}
     assert len(shown) > 30
     series = load.series(ours)
     empty = [
@@ -210,35 +220,33 @@ def test_metrics_of_aws_are_asked_for_under_documented_dimensions(load: Load) ->
         assert all(value for _, value in metric.dimensions), metric
 
 
-def test_every_expression_of_the_page_and_of_the_alarms_has_a_value(load: Load) -> None:
-    widgets = data.fill(load.deployment.page, load.series(load.deployment.page.metrics), load.span())
-    assert [problem for filled in widgets for problem in filled.problems] == []
-    computed = [curve for filled in widgets for curve in filled.curves if curve.line.formula is not None]
-    assert computed
-    assert all(curve.values for curve in computed)
-    several = {name: alarm["Metrics"] for name, alarm in load.alarms().items() if "Metrics" in alarm}
-    assert several
-    for name, queries in several.items():
-        value = value_of(load, queries)  # of AWS's own metrics alone there is nothing here; the next test gives some
-        ours = {load.metric(query).namespace for query in queries if "MetricStat" in query} == {NAMESPACE}
-        assert value is not None or not ours, name
+def test_every_expression_of_the_page_has_a_value_of_what_its_widget_has(load: Load) -> None:
+    widgets = [widget for widget in load.deployment.page.widgets if any(line.expression for line in widget.lines)]
+    assert widgets
+    for widget in widgets:
+        known: dict[str, float | None] = {line.id: 1.0 for line in widget.lines if line.metric is not None}
+        waiting = {line.id: line.expression for line in widget.lines if line.expression}
+        while ready := [id_ for id_, text in waiting.items() if not set(metric_math.names(text)) & set(waiting)]:
+            known |= {id_: metric_math.value(waiting.pop(id_), known) for id_ in ready}
+        assert not waiting, widget.title
+        assert None not in known.values(), widget.title
 
 
-def value_of(load: Load, queries: Sequence[Mapping[str, Any]], **given: float) -> float | None:
-    """What an alarm's expression is at last: of CloudWatch's data, or of these values by id (0 where none is given)."""
-    by_id = {query["Id"]: load.metric(query) for query in queries if "MetricStat" in query}
-    (expression,) = (query for query in queries if query.get("Expression"))
-    if given:
-        series: dict[str, data.Series] = {id_: (given.get(id_, 0.0),) for id_ in by_id}
-        slots = 1
-    else:
-        fetched = load.series(list(by_id.values()))
-        series = {id_: fetched[metric] for id_, metric in by_id.items()}
-        slots = len(next(iter(series.values())))
-    (metric, *_) = by_id.values()
-    on = Given(series=series, metrics=list(by_id), period_seconds=metric.period_seconds, slots=slots)
-    (found,) = evaluate(parse(expression["Expression"]), on)
-    return next((value for value in reversed(found) if value is not None), None)
+def test_a_widget_whose_expressions_nobody_computes_shows_what_goes_into_them(load: Load) -> None:
+    computed = [widget for widget in load.deployment.page.widgets if any(line.expression for line in widget.lines)]
+    filled = [data.filled(load.deployment.cloudwatch, widget, load.span()) for widget in computed]
+    ours = [
+        one for one in filled if any(line.metric and line.metric.namespace == NAMESPACE for line in one.widget.lines)
+    ]
+    assert ours
+    for one in ours:
+        assert any(curve.values for curve in one.curves), one.widget.title
+
+
+def value_of(queries: Sequence[Mapping[str, Any]], given: Mapping[str, float]) -> float:
+    """What an alarm's expression is of these values by id."""
+    (expression,) = (query["Expression"] for query in queries if query.get("Expression"))
+    return metric_math.value(expression, given)
 
 
 def breaches(alarm: Mapping[str, Any], value: float) -> bool:
@@ -258,9 +266,7 @@ def test_every_alarm_on_an_expression_is_quiet_without_trouble_and_rings_when_al
         ids = [query["Id"] for query in alarm["Metrics"] if "MetricStat" in query]
         good = dict.fromkeys(ids, 0.0) | {id_: 1_000.0 for id_ in ids if id_ in ("succeeded", "taken")}
         bad = {id_: 0.0 if id_ in ("succeeded", "taken") else 1_000.0 for id_ in ids}
-        quiet, rings = value_of(load, alarm["Metrics"], **good), value_of(load, alarm["Metrics"], **bad)
-        assert quiet is not None, name
-        assert rings is not None, name
+        quiet, rings = value_of(alarm["Metrics"], good), value_of(alarm["Metrics"], bad)
         assert (breaches(alarm, quiet), breaches(alarm, rings)) == (False, True), name
 
 
@@ -284,27 +290,6 @@ def test_every_alarm_on_a_single_metric_follows_its_threshold(load: Load) -> Non
             states.append(twin["StateValue"])
         cloudwatch.delete_alarms(AlarmNames=[slot["AlarmName"]])
         assert states == (["OK", "ALARM"] if over else ["ALARM", "OK"]), alarm["AlarmName"]
-
-
-def test_more_metrics_than_one_call_takes_are_asked_for_in_several(load: Load) -> None:
-    cloudwatch = load.deployment.cloudwatch
-    namespace = f"Test-{uuid.uuid4().hex[:8]}"
-    asked: list[int] = []
-
-    def count(params: Any, **given: Any) -> None:
-        asked.append(len(params["MetricDataQueries"]))
-
-    cloudwatch.meta.events.register("provide-client-params.cloudwatch.GetMetricData", count)
-    put: Any = [{"MetricName": f"M{n}", "Dimensions": [{"Name": "a", "Value": "b"}], "Value": n} for n in range(501)]
-    cloudwatch.put_metric_data(Namespace=namespace, MetricData=put)
-    metrics = [
-        Asked(namespace=namespace, name=f"M{n}", dimensions=(("a", "b"),), statistic="Maximum", period_seconds=300)
-        for n in range(501)
-    ]
-    found = load.series(metrics)
-    cloudwatch.meta.events.unregister("provide-client-params.cloudwatch.GetMetricData", count)
-    assert [max(v for v in found[metric] if v is not None) for metric in metrics] == list(range(501))
-    assert asked == [500, 1]
 
 
 def test_the_command_tells_the_page_as_json_and_draws_it(load: Load, stack: LocalStack) -> None:

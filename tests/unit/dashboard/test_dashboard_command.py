@@ -18,6 +18,7 @@ from fanfold.dashboard.data import Filled, Span
 from fanfold.dashboard.deployed import Alarm
 from fanfold.local import local_stack
 from fanfold.local.local_stack import LocalError, LocalStack
+from tests.support.cloudwatch import CloudWatch
 
 BEGIN = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 SPAN = Span(begin=BEGIN, end=BEGIN + timedelta(minutes=10))
@@ -105,8 +106,8 @@ def a_page() -> list[Filled]:
     rows = [
         ["F", "A", {"id": "a"}],
         ["F", "B", {"id": "b", "yAxis": "right"}],
-        [{"expression": "a + nobody", "id": "e", "label": "sum"}],
     ]
+    computed = [["F", "A", {"id": "a", "visible": False}], [{"expression": "a + nobody", "id": "e", "label": "sum"}]]
     marks = {"horizontal": [{"value": 2, "label": "target"}]}
     widgets = [
         {"type": "text", **slot, "y": 0, "properties": {"markdown": "## Is it done?\nSee [docs](x)."}},
@@ -134,12 +135,13 @@ def a_page() -> list[Filled]:
             "y": 24,
             "properties": {"title": "Theirs", "metrics": [["AWS/SQS", "C", "QueueName", "q"]], "period": 60},
         },
+        {"type": "metric", **slot, "y": 27, "properties": {"title": "Sums", "metrics": computed, "period": 60}},
         {"type": "alarm", **slot, "y": 30, "properties": {"title": "Alarms", "alarms": ["arn:1", "arn:gone"]}},
         {"type": "log", **slot, "y": 36, "properties": {"title": "Lines"}},
     ]
     read = page.read(json.dumps({"widgets": widgets}))
-    values = {"A": (1.0, None, 3.0, *(None,) * 7), "B": tuple(float(n) for n in range(10)), "C": (None,) * 10}
-    return list(data.fill(read, {one: values[one.name] for one in read.metrics}, SPAN))
+    values = {"A": (1, None, 3), "B": range(10), "C": (), "a + nobody": ()}
+    return [data.filled(CloudWatch(values, BEGIN), widget, SPAN) for widget in read.widgets]
 
 
 def test_the_terminal_shows_every_widget_with_its_numbers_states_and_problems() -> None:
@@ -153,7 +155,7 @@ def test_the_terminal_shows_every_widget_with_its_numbers_states_and_problems() 
         "✗ Stuck: It is stuck.",
         "? arn:gone",
         "marked at 2: target",
-        "sum: there is no metric",
+        "not computed here: sum",
         "a log widget",
     ):
         assert part in text
@@ -191,8 +193,7 @@ def test_what_has_no_data_takes_one_line_of_the_terminal_and_a_graph_says_what_i
     read = page.read(
         json.dumps({"widgets": [{"type": "metric", **slot, "properties": {"title": "Wait", "metrics": rows, **axis}}]})
     )
-    values = {"A": (1.0, 2.0), "C": (None, None), "D": (None, None)}
-    filled = list(data.fill(read, {one: values[one.name] for one in read.metrics}, SPAN))
+    filled = [data.filled(CloudWatch({"A": (1, 2), "C": (), "D": ()}, BEGIN), read.widgets[0], SPAN)]
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(terminal.shown("fanfold-x", filled, [], SPAN))
     text = console.export_text()

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from fanfold.dashboard import data, page
 from fanfold.dashboard.data import Span
-from fanfold.dashboard.figures import blocks, short
-from fanfold.dashboard.formula import FormulaError
+from fanfold.dashboard.figures import Series, blocks, short
 from fanfold.dashboard.page import Metric, PageError, with_period
-from fanfold.dashboard.series import Series
+from tests.support.cloudwatch import CloudWatch
 
 BEGIN = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 SPAN = Span(begin=BEGIN, end=BEGIN + timedelta(minutes=3))
@@ -44,7 +44,7 @@ def test_rows_are_metrics_with_what_the_widget_says_unless_they_say_otherwise() 
             )
         )
     )
-    assert list(read.metrics) == [
+    assert [line.metric for line in read.widgets[0].lines] == [
         metric("A", ("class", "model"), ("lane", "low")),
         metric("B", ("class", "harness"), ("lane", "low"), stat="p95", period=300),
         metric("B", ("class", "harness"), ("lane", "high")),
@@ -86,63 +86,57 @@ def test_what_is_no_dashboard_is_said_to_be_none(text: str) -> None:
         page.read(text)
 
 
-def filled(*rows: list[Any], series: dict[str, Series], **properties: Any) -> data.Filled:
+def filled(*rows: list[Any], series: dict[str, Series | list[Series] | str], **properties: Any) -> data.Filled:
     read = page.read(body(graph(*rows, stat="Sum", period=60, **properties)))
-    by_metric = {one: series[one.name] for one in read.metrics}
-    return data.filled(read.widgets[0], by_metric, SPAN)
+    return data.filled(CloudWatch(series, BEGIN), read.widgets[0], SPAN)
 
 
-def test_expressions_are_evaluated_on_metrics_and_on_each_other_in_whatever_order_they_stand() -> None:
+def test_lines_have_what_cloudwatch_has_of_their_metrics_and_makes_of_their_expressions() -> None:
     found = filled(
-        [{"expression": "e2 * 2", "id": "e1", "label": "twice"}],
-        [{"expression": "SUM(METRICS())", "id": "e2", "label": "all"}],
+        [{"expression": "m1 * 2", "id": "e1", "label": "twice"}],
         ["F", "A", {"id": "m1", "visible": False}],
         ["F", "B", {"id": "m2"}],
-        series={"A": (1, None, 3), "B": (10, None, None)},
+        ["F", "S", {"id": "slow", "period": 300}],
+        series={"m1 * 2": (2, None, 6), "A": (1, None, 3), "B": (10, None, None), "S": (5,)},
     )
     assert found.problems == []
     assert [(c.label, c.series) for c in found.curves] == [
-        ("twice", (22, None, 6)),
-        ("all", (11, None, 3)),
-        ("B", (10, None, None)),
+        ("twice", [2, None, 6]),
+        ("B", [10, None, None]),
+        ("S", [5]),
     ]
 
 
-def test_what_can_not_be_evaluated_is_told_and_the_other_lines_are_there() -> None:
-    found = filled(
-        [{"expression": "SEARCH('x', 'Sum')", "id": "e1", "label": "searched"}],
-        [{"expression": "m1 +", "id": "e2", "label": "half"}],
-        [{"expression": "m1 + slow", "id": "e3", "label": "mixed"}],
-        ["F", "A", {"id": "m1"}],
-        ["F", "S", {"id": "slow", "period": 300}],
-        series={"A": (1, 2, 3), "S": (1,)},
-    )
-    assert [c.label for c in found.curves] == ["A", "S"]
-    searched, half, mixed = found.problems
-    assert "SEARCH is no function known here" in searched
-    assert "the end" in half
-    assert "'slow'" in mixed  # five minutes are not slots of one
-
-
-def test_expressions_in_a_circle_are_told() -> None:
-    found = filled(
-        [{"expression": "b + 1", "id": "a"}], [{"expression": "a + 1", "id": "b"}], ["F", "A"], series={"A": (1, 2, 3)}
-    )
-    assert ("need each other" in found.problems[0], [c.label for c in found.curves]) == (True, ["A"])
-    with pytest.raises(FormulaError, match="a, b"):
-        page.in_order(
-            page.read(body(graph([{"expression": "b", "id": "a"}], [{"expression": "a", "id": "b"}]))).widgets[0].lines
-        )
-
-
 def test_an_expression_that_gives_several_series_is_several_lines() -> None:
+    found = filled([{"expression": "SEARCH('x', 'Sum')", "label": "x"}], series={"SEARCH('x', 'Sum')": [(1,), (2,)]})
+    assert [(c.label, c.series[0]) for c in found.curves] == [("x 1", 1), ("x 2", 2)]
+
+
+def test_where_nobody_computes_an_expression_its_metrics_are_shown_and_that_is_told() -> None:
     found = filled(
-        [{"expression": "METRICS() / 2", "label": "half"}],
-        ["F", "A"],
-        ["F", "B"],
-        series={"A": (2,) * 3, "B": (4,) * 3},
+        [{"expression": "m1 / m2", "label": "share"}],
+        ["F", "A", {"id": "m1", "visible": False}],
+        ["F", "B", {"id": "m2", "visible": False}],
+        series={"m1 / m2": [], "A": (1, 2, 3), "B": ()},
     )
-    assert [(c.label, c.series[0]) for c in found.curves] == [("half 1", 1), ("half 2", 2), ("A", 2), ("B", 4)]
+    assert ([c.label for c in found.curves], found.problems) == (["A", "B"], ["not computed here: share"])
+
+
+def test_what_has_no_data_at_all_shows_no_hidden_line() -> None:
+    found = filled(
+        [{"expression": "m1 * 2", "label": "twice"}],
+        ["F", "A", {"id": "m1", "visible": False}],
+        series={"m1 * 2": (), "A": ()},
+    )
+    assert ([c.label for c in found.curves], found.problems) == (["twice"], [])
+
+
+def test_what_cloudwatch_says_of_a_widgets_queries_is_told_on_the_widget_and_other_refusals_fly() -> None:
+    rows = [[{"expression": "m1 +", "label": "half"}], ["F", "A", {"id": "m1"}]]
+    found = filled(*rows, series={"m1 +": "ValidationError", "A": (1,)})
+    assert (found.curves, found.problems) == ((), ["refused: m1 +"])
+    with pytest.raises(ClientError, match="AccessDenied"):
+        filled(*rows, series={"m1 +": "AccessDenied", "A": (1,)})
 
 
 def test_another_period_is_everybodys_and_what_was_true_of_its_own_is_gone() -> None:
