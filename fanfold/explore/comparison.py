@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fanfold.engine.language.workflow import OnFailure, Workflow
+from fanfold.engine.language.step import OnFailure
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef, Json, Value
 from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import Reason, Run, Status, StepStatus

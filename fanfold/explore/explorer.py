@@ -195,7 +195,7 @@ def _play(
         settings = Settings(chaos=True, classes=classes, mock_latency_ms=20)
     limits = {name: of_class.max_step_seconds for name, of_class in settings.classes.items()}
     checked = check_document(document, name=None, tasks=registry.names(chaos=settings.chaos), classes=limits)
-    called = sorted({step.task for step in checked.steps.values() if step.task})
+    called = sorted(checked.tasks)
     if deadly := DEADLY.intersection(called):
         raise ValueError(f"{', '.join(deadly)} would kill the explorer: the explorer does the killing")
     modules = ModuleState(registry.find(name, chaos=settings.chaos).function for name in called)

@@ -12,12 +12,12 @@ from datetime import timedelta
 from typing import Final
 
 from fanfold.adapters.memory import MemoryRunStore
-from fanfold.engine.language.waits import WaitSignal
-from fanfold.engine.language.workflow import OnInterrupt
+from fanfold.engine.language.calling import OnInterrupt
 from fanfold.engine.ports import Registered, RunKey
 from fanfold.engine.record.messages import RESUME, QueueName
 from fanfold.engine.record.run import Run, StepStatus
 from fanfold.engine.rules.events import Signalled
+from fanfold.engine.rules.kinds.wait_step import signal_of
 from fanfold.explore.actors import WORKER, Actors
 from fanfold.explore.memory import memory_services
 from fanfold.explore.processes import Door, Process
@@ -126,15 +126,15 @@ class Simulation:
     async def _signal(self, run: Run) -> None:
         """Send what an open wait waits for, once."""
         for name, state in run.steps.items():
-            wait = self._play.workflow.steps[name].wait
+            signal = signal_of(self._play.workflow.steps[name])
             if (
                 state.status is StepStatus.WAITING
-                and isinstance(wait, WaitSignal)
-                and wait.name in self._play.signals
+                and signal is not None
+                and signal in self._play.signals
                 and name not in self._signalled
             ):
                 self._signalled.add(name)
-                move = Signalled(by="explorer", name=wait.name, payload=self._play.signals[wait.name])
+                move = Signalled(by="explorer", name=signal, payload=self._play.signals[signal])
                 await Control(self._services, self._crew.workflows()).carry_out(run, move)
 
     # --- what is watched ------------------------------------------------------------------------
@@ -144,8 +144,9 @@ class Simulation:
         if process.kind != WORKER:
             return
         for name, state in self._row().steps.items():
-            retry = self._play.workflow.steps[name].retry
-            if state.status is StepStatus.RUNNING and retry.on_interrupt is OnInterrupt.FAIL:
+            if state.status is not StepStatus.RUNNING:
+                continue
+            if self._play.workflow.calling(name).retry.on_interrupt is OnInterrupt.FAIL:
                 self.course.cut_off.setdefault(name, len(self.course.executions))
 
     def _allowed(self, ctx: Context) -> str | None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from fanfold.engine.errors import NotFound
+from fanfold.engine.language.map_step import MapStep
 from fanfold.engine.language.maps import (
     Batch,
     Folded,
     ItemResult,
     MapRecord,
-    MapSpec,
     MapState,
     Progress,
     Via,
@@ -172,7 +172,7 @@ class Maps:
         attempt = run.steps[step].attempts
         items = len(folded.results)
         output: Value = None
-        if spec_of(workflow, step).tolerate.bears(folded.failed, items):
+        if map_step_of(workflow, step).tolerate.bears(folded.failed, items):
             try:
                 output = await self._output(run, step, folded)
             except (_TooLarge, NotFound) as error:
@@ -232,11 +232,11 @@ class Maps:
         return self._services.clock.now() + KEPT_FOR
 
 
-def spec_of(workflow: Workflow, step: str) -> MapSpec:
-    """The map of a step that is one."""
-    spec = workflow.steps[step].map
-    assert spec is not None, "the step is no map"
-    return spec
+def map_step_of(workflow: Workflow, name: str) -> MapStep:
+    """The step of that name, which is a map."""
+    step = workflow.steps[name]
+    assert isinstance(step, MapStep), "the step is no map"
+    return step
 
 
 class _TooLarge(Exception):

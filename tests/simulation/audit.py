@@ -56,7 +56,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from fanfold.engine.language.waits import moment_of
+from fanfold.engine.language.wait_step import moment_of
 from fanfold.engine.payload import BlobRef, parse
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.journal import EventType

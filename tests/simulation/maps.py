@@ -6,8 +6,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fanfold.engine.language.map_step import MapStep
 from fanfold.engine.language.maps import MapRecord, Via, execution_name
-from fanfold.engine.language.workflow import Step
 from fanfold.engine.ports import MapKey, RunKey
 from fanfold.engine.record.run import Run, Status, StepState
 from tests.simulation.liveness import healthy
@@ -77,10 +77,9 @@ class Maps:
                 place_in_try = (run_key, key.submission, key.step, record.try_number, result.index)
                 self._succeeded.setdefault(place_in_try, self._audit.simulation.loop.time())
 
-    def ended(self, run: Run, step: Step, state: StepState) -> None:
+    def ended(self, run: Run, step: MapStep, state: StepState) -> None:
         """A map has succeeded: each output is one of its item's, or null for one that failed."""
         hold = self._audit.hold
-        assert step.map is not None, "only maps end so"
         assert state.map is not None, "and they have begun"
         self._over(run, step, state)
         outputs = self._audit.value(run, state.output)
@@ -90,19 +89,18 @@ class Maps:
             hold(happened, "an output is what was returned", f"{step.name}[{index}]")
         failed = sum(output is None for output in outputs)
         hold(failed == state.map.failed, "a map counts what failed", f"{step.name}: {failed}")
-        hold(step.map.tolerate.bears(failed, len(outputs)), "a map bears what it may", f"{step.name}: {failed}")
+        hold(step.tolerate.bears(failed, len(outputs)), "a map bears what it may", f"{step.name}: {failed}")
 
-    def failed(self, run: Run, step: Step, state: StepState) -> None:
+    def failed(self, run: Run, step: MapStep, state: StepState) -> None:
         """A map has failed: more of its items than it bears, or its worker died where that ends it."""
         kind = "" if state.error is None else state.error.type
-        assert step.map is not None, "only maps fail so"
         if kind == "interrupted":
             return
         self._over(run, step, state)
-        borne = state.map is None or step.map.tolerate.bears(state.map.failed or 0, state.map.items)
+        borne = state.map is None or step.tolerate.bears(state.map.failed or 0, state.map.items)
         self._audit.hold(kind == "items_failed" and not borne, "a map fails by its items", f"{step.name}: {kind}")
 
-    def _over(self, run: Run, step: Step, state: StepState) -> None:
+    def _over(self, run: Run, step: MapStep, state: StepState) -> None:
         """A map elsewhere ends when each item's end is recorded, or its execution is closed."""
         if state.map is None or state.map.via is not Via.STEP_FUNCTIONS:
             return

@@ -6,12 +6,14 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from fanfold.engine.language.waits import WaitFor, WaitSignal, WaitUntil
-from fanfold.engine.language.workflow import OnFailure, Step, Workflow
+from fanfold.engine.language.step import OnFailure
+from fanfold.engine.language.wait_step import WaitFor, WaitSignal, WaitStep, WaitUntil
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.journal import Entry, EventType
 from fanfold.engine.record.run import Operation, Run, Status, StepState, StepStatus
+from fanfold.engine.rules.kinds.wait_step import signal_of
 from fanfold.service.api.control import Done
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ class Moves:
 
     # --- waits ----------------------------------------------------------------------------------
 
-    def passed(self, run: Run, step: Step, state: StepState) -> None:
+    def passed(self, run: Run, step: WaitStep, state: StepState) -> None:
         """A wait is over, and the run goes on."""
         hold = self._audit.hold
         assert state.finished_at is not None, "a settled step has its time"
@@ -150,10 +152,8 @@ class Moves:
                 hold(state.finished_at >= until, "a wait lasts until its moment", f"{state.finished_at} < {until}")
             case WaitSignal(name=name):
                 self._signalled(run, step, name, state)
-            case _:
-                self._audit.fail("only a wait is waited for", step.name)
 
-    def _signalled(self, run: Run, step: Step, name: str, state: StepState) -> None:
+    def _signalled(self, run: Run, step: WaitStep, name: str, state: StepState) -> None:
         hold = self._audit.hold
         number = self._audit.value(run, state.output)["n"]
         received = self._received(run, number)
@@ -166,11 +166,12 @@ class Moves:
         hold(gate == step.name, "a signal passes one gate only", f"{number}: {gate}, {step.name}")
         steps = self._audit.simulation.workflow_of(run).steps
         for entry in run.journal:
-            wait = None if entry.step is None or entry.step == step.name else steps[entry.step].wait
-            if entry.type is EventType.STEP_SUCCEEDED and isinstance(wait, WaitSignal) and wait.name == name:
+            if entry.type is not EventType.STEP_SUCCEEDED or entry.step in (None, step.name):
+                continue
+            if signal_of(steps[entry.step]) == name:
                 hold(entry.seq < signal.seq, "an old signal passes no new gate", f"{signal.seq} < {entry.seq}")
 
-    def missed(self, run: Run, step: Step, state: StepState) -> None:
+    def missed(self, run: Run, step: WaitStep, state: StepState) -> None:
         """A wait has failed: only one for a signal can, by its timeout, and not while such a signal is there."""
         hold, wait = self._audit.hold, step.wait
         assert state.finished_at is not None, "a settled step has its time"

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fanfold.engine.errors import CallerError, InfrastructureError, LimitExceeded, QueueFull
-from fanfold.engine.language.waits import WaitSignal
 from fanfold.engine.payload import Value, dump
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.run import OPERATIONS, Operation, Run, Status, StepStatus
 from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.engine.rules.kinds.wait_step import signal_of
 from fanfold.service.api.control import Done
 from fanfold.service.api.forking import Fork
 from fanfold.service.api.submit import Submitted
@@ -109,11 +109,12 @@ def _endless_waits(simulation: Simulation, run: Run) -> list[str]:
     if run.terminal or run.cancel_requested:
         return []
     steps = simulation.workflow_of(run).steps
-    return [
-        wait.name
+    waiting = [
+        signal_of(steps[name])
         for name, state in run.steps.items()
-        if state.status is StepStatus.WAITING and isinstance(wait := steps[name].wait, WaitSignal) and not state.due_at
+        if state.status is StepStatus.WAITING and not state.due_at
     ]
+    return [name for name in waiting if name is not None]
 
 
 def _chosen(simulation: Simulation, order: Order) -> RunKey | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fanfold.engine.language.map_step import MapStep
+from fanfold.engine.language.wait_step import WaitStep
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.run import Reason, Run, Status, StepState, StepStatus
 
 if TYPE_CHECKING:
-    from fanfold.engine.language.workflow import Step
+    from fanfold.engine.language.step_kinds import Step
     from tests.simulation.audit import Audit
 
 REAL_FAULTS = frozenset({"Fail", "Retry", "timed_out", "interrupted"})
@@ -44,9 +46,9 @@ class Settlements:
             self._hold(output["marker"] == self._value(run, run.input)["marker"], "data stays with its run", run.id)
 
     def _succeeded(self, run: Run, step: Step, state: StepState) -> None:
-        if step.wait is not None:
+        if isinstance(step, WaitStep):
             return self._audit.moves.passed(run, step, state)
-        if step.map is not None:
+        if isinstance(step, MapStep):
             return self._audit.maps.ended(run, step, state)
         execution = self._audit.simulation.ledger.executions.get((run.id, run.submission, step.name, state.attempts))
         real = execution is not None and execution.end == "succeeded"
@@ -55,12 +57,12 @@ class Settlements:
         return self._hold(same, "an output is what was returned", step.name)
 
     def _failed(self, run: Run, step: Step, state: StepState) -> None:
-        if step.wait is not None:
+        if isinstance(step, WaitStep):
             return self._audit.moves.missed(run, step, state)
         if state.error is not None and state.error.type == "timeout_over_limit":
             most = self._audit.simulation.author.settings.classes[run.class_name].max_step_seconds
             return self._hold(step.timeout_seconds > most, "a step fails as too long where it is", step.name)
-        if step.map is not None:
+        if isinstance(step, MapStep):
             return self._audit.maps.failed(run, step, state)
         kind = "" if state.error is None else state.error.type
         return self._hold(kind in REAL_FAULTS, "a step fails by itself", f"{step.name}: {state.error}")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fanfold.engine.language.workflow import Join, OnFailure, OnInterrupt, Step, Workflow
+from fanfold.engine.language.calling import CallingStep, OnInterrupt
+from fanfold.engine.language.step import Join, OnFailure
+from fanfold.engine.language.step_kinds import Step
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import Run, Status, StepStatus
 from tests.simulation.audit import Audit
@@ -60,7 +63,7 @@ def _step(audit: Audit, run: Run, workflow: Workflow, step: Step) -> None:
     state = run.steps[step.name]
     executions = audit.simulation.ledger.of_step(run.id, run.submission, step.name)
     audit.hold(len(executions) <= state.attempts, "nothing runs unrecorded", step.name)
-    if step.retry.on_interrupt is OnInterrupt.FAIL:
+    if isinstance(step, CallingStep) and step.retry.on_interrupt is OnInterrupt.FAIL:
         kinds = [e.type for e in this_try(run) if e.step == step.name]
         if EventType.STEP_INTERRUPTED in kinds:
             after = kinds[kinds.index(EventType.STEP_INTERRUPTED) :]

@@ -12,15 +12,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fanfold.engine.errors import InvalidDocument
 from fanfold.engine.language.budget import Budget
-from fanfold.engine.language.templates import Template, compile_template
+from fanfold.engine.language.templates import Template
 from fanfold.engine.payload import BlobRef, Json, Value, dump
 
-DEFAULT_CONCURRENCY = 40
-"""Items of a map worked on at once when its step does not say."""
-DEFAULT_ITEM_SECONDS = 240.0
-"""How long an attempt at an item may take when the step does not say: it fits into a batch of an Express workflow."""
 BATCHES_AT_ONCE = 4
 """A map elsewhere is cut so that about so many batches, each of several items, make up its `max_concurrency`."""
 MAX_ERRORS = 20
@@ -49,28 +44,6 @@ MAX_ITEM_BYTES = 40_000_000
 COUNTED_OVER = 10
 """An item's input has at most so many bytes of JSON. They are counted where it has more than so many expressions: each
 may pick all that a step reads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """How many items may fail without the map failing: a number, or a part of all in percent."""
-
-    count: int = 0
-    percent: float = 0.0
-
-    def bears(self, failed: int, items: int) -> bool:
-        """Whether so many failures of so many items are within the tolerance."""
-        return failed <= self.count or failed * 100 <= self.percent * items
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapSpec:
-    """What a `map` step goes over, how many items at once, and what it bears."""
-
-    over: Template
-    max_concurrency: int = DEFAULT_CONCURRENCY
-    tolerate: Tolerance = Tolerance()
-    via: Via = Via.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,20 +125,6 @@ class Folded:
     def errors(self) -> tuple[ItemError, ...]:
         """The first failures, as many as a record holds."""
         return tuple(result.error for result in self.results if result.error is not None)[:MAX_ERRORS]
-
-
-def map_of(source: Mapping[str, Json]) -> MapSpec:
-    """The map a checked document describes."""
-    over, problems = compile_template(source["over"], "")
-    if over is None:
-        raise InvalidDocument(tuple(problems))
-    tolerate = source.get("tolerate", {})
-    return MapSpec(
-        over=over,
-        max_concurrency=source.get("max_concurrency", DEFAULT_CONCURRENCY),
-        tolerate=Tolerance(count=tolerate.get("count", 0), percent=float(tolerate.get("percent", 0.0))),
-        via=Via(source.get("via", Via.AUTO)),
-    )
 
 
 def plan_of(items: Sequence[Json], scope: Mapping[str, Json]) -> Json:

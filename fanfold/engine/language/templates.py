@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -10,11 +9,11 @@ from types import MappingProxyType
 from fanfold.engine.errors import ValidationIssue
 from fanfold.engine.language.budget import Budget, Refused
 from fanfold.engine.language.expressions import Expression, ExpressionError, TooLarge, compile_expression, same_set
-from fanfold.engine.payload import Json, dump
+from fanfold.engine.language.template_nodes import Array, Constant, Node, Object, Room, Text, evaluate
+from fanfold.engine.payload import Json
 
 __all__ = [
     "MAX_DEPTH",
-    "MAX_TEXT",
     "ExpressionError",
     "Reading",
     "Slot",
@@ -27,35 +26,9 @@ __all__ = [
 
 MAX_DEPTH = 32
 """Deepest nesting of a template's JSON. Evaluation recurses, so that it has to have an end."""
-MAX_TEXT = 5_000_000
-"""Longest text, in characters, that putting values into a string may give: the biggest payload there is."""
-_MEASURED = 4
-"""Writing a value only to see how long it is takes so many times as long as going through a text of that length."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Constant:
-    value: Json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
-    parts: tuple[str | Expression, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Array:
-    items: tuple[_Node, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Object:
-    members: Mapping[str, _Node]
-
 
 Slot = tuple[str, Expression]
 """An expression and the JSON pointer of the string it stands in."""
-_Node = _Constant | Expression | _Text | _Array | _Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +48,7 @@ class Template:
     single: bool = field(compare=False)
     expressions: int = field(compare=False)
     nodes: int = field(compare=False)
-    _node: _Node = field(repr=False, compare=False)
+    _node: Node = field(repr=False, compare=False)
 
     def evaluate(
         self,
@@ -93,9 +66,9 @@ class Template:
         the template: treat all three as immutable.
         """
         budget = Budget() if budget is None else budget
-        room = None if max_bytes is None else _Room(max_bytes, sizes, budget)
+        room = None if max_bytes is None else Room(max_bytes, sizes, budget)
         try:
-            return _evaluate(self._node, scope, budget, room)
+            return evaluate(self._node, scope, budget, room)
         except Refused as error:
             raise ExpressionError(str(error)) from error
 
@@ -107,7 +80,7 @@ class Reading:
     problems: tuple[ValidationIssue, ...]
     slots: tuple[Slot, ...]
     single: bool
-    _node: _Node = field(repr=False)
+    _node: Node = field(repr=False)
 
 
 class _Slots(list[Slot]):
@@ -147,28 +120,28 @@ def compile_template(source: Json, pointer: str) -> tuple[Template | None, list[
     return template, []
 
 
-def _compile(source: Json, pointer: str, depth: int, problems: list[ValidationIssue], slots: _Slots) -> _Node:
+def _compile(source: Json, pointer: str, depth: int, problems: list[ValidationIssue], slots: _Slots) -> Node:
     if depth > MAX_DEPTH:
         problems.append(ValidationIssue(pointer=pointer, detail=f"nested deeper than {MAX_DEPTH} levels"))
-        return _Constant(value=None)
+        return Constant(value=None)
     if isinstance(source, str):
         return _compile_text(source, pointer, problems, slots)
     if isinstance(source, list):
         items = tuple(
             _compile(item, f"{pointer}/{slot}", depth + 1, problems, slots) for slot, item in enumerate(source)
         )
-        if all(isinstance(item, _Constant) for item in items):
-            return _Constant(value=[item.value for item in items if isinstance(item, _Constant)])
-        return _Array(items=items)
+        if all(isinstance(item, Constant) for item in items):
+            return Constant(value=[item.value for item in items if isinstance(item, Constant)])
+        return Array(items=items)
     if isinstance(source, dict):
         members = {
             key: _compile(value, f"{pointer}/{escape(key)}", depth + 1, problems, slots)
             for key, value in source.items()
         }
-        if all(isinstance(member, _Constant) for member in members.values()):
-            return _Constant(value={k: m.value for k, m in members.items() if isinstance(m, _Constant)})
-        return _Object(members=members)
-    return _Constant(value=source)
+        if all(isinstance(member, Constant) for member in members.values()):
+            return Constant(value={k: m.value for k, m in members.items() if isinstance(m, Constant)})
+        return Object(members=members)
+    return Constant(value=source)
 
 
 def escape(key: str) -> str:
@@ -176,9 +149,9 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _compile_text(text: str, pointer: str, problems: list[ValidationIssue], slots: _Slots) -> _Node:
+def _compile_text(text: str, pointer: str, problems: list[ValidationIssue], slots: _Slots) -> Node:
     if "${" not in text:
-        return _Constant(value=text)
+        return Constant(value=text)
     parts: list[str | Expression] = []
     for is_expression, piece in _split(text):
         if not is_expression:
@@ -202,9 +175,9 @@ def _compile_text(text: str, pointer: str, problems: list[ValidationIssue], slot
         case [Expression() as expression]:
             return expression
         case _ if all(isinstance(part, str) for part in parts):
-            return _Constant(value="".join(part for part in parts if isinstance(part, str)))
+            return Constant(value="".join(part for part in parts if isinstance(part, str)))
         case _:
-            return _Text(parts=tuple(parts))
+            return Text(parts=tuple(parts))
 
 
 def _split(text: str) -> Iterator[tuple[bool, str]]:
@@ -248,72 +221,3 @@ def _end(text: str, at: int) -> int:
             depth -= 1
         at += 1
     return -1
-
-
-class _Room:
-    """Bytes of JSON that may still be made. `sizes` has those that are known, by the identity of the value."""
-
-    def __init__(self, bytes: int, sizes: Mapping[int, int], budget: Budget) -> None:
-        self._most = self._left = bytes
-        self._sizes = dict(sizes)
-        self._budget = budget
-
-    def take(self, bytes: int) -> None:
-        """Raises `TooLarge` once there is no more."""
-        self._left -= bytes
-        if self._left < 0:
-            raise TooLarge(f"it has more than {self._most:,} bytes of JSON, the limit")
-
-    def put(self, value: Json, *, shared: bool) -> Json:
-        """Take what a value needs; one that is `shared` with the scope is measured once, however often it occurs."""
-        size = self._sizes.get(id(value)) if shared else None
-        if size is None:
-            # A text has at least a byte for each character.
-            size = len(value) if isinstance(value, str) and len(value) > self._left else len(dump(value))
-            self._budget.spend(0, _MEASURED * size)
-            if shared:
-                self._sizes[id(value)] = size
-        self.take(size)
-        return value
-
-
-def _evaluate(node: _Node, scope: Mapping[str, Json], budget: Budget, room: _Room | None) -> Json:
-    match node:
-        case _Array():
-            if room is not None:
-                room.take(max(2, 1 + len(node.items)))
-            return [_evaluate(item, scope, budget, room) for item in node.items]
-        case _Object():
-            if room is not None:
-                room.take(max(2, 1 + len(node.members)) + sum(1 + len(dump(key)) for key in node.members))
-            return {key: _evaluate(member, scope, budget, room) for key, member in node.members.items()}
-        case _Constant():
-            return node.value if room is None else room.put(node.value, shared=True)
-        case Expression():
-            value = node.evaluate(scope, budget)
-            return value if room is None else room.put(value, shared=node.plain)
-        case _Text():
-            value = _join(node, scope, budget)
-            return value if room is None else room.put(value, shared=False)
-
-
-def _join(node: _Text, scope: Mapping[str, Json], budget: Budget) -> str:
-    texts: list[str] = []
-    length = 0
-    for part in node.parts:
-        texts.append(part if isinstance(part, str) else _as_text(part.evaluate(scope, budget), budget))
-        length += len(texts[-1])
-        if length > MAX_TEXT:
-            raise ExpressionError(f"the text grows over {MAX_TEXT:,} characters")
-    budget.spend(1, 2 * length)
-    return "".join(texts)
-
-
-def _as_text(value: Json, budget: Budget) -> str:
-    """A value inside other text: strings as they are, null as nothing, others as compact JSON."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    budget.write(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

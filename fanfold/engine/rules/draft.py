@@ -5,22 +5,30 @@ Only `decide` and its rooms use it, for the length of one call; outside there ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, TypedDict, Unpack
 
 from fanfold.engine.language.budget import Allowance
+from fanfold.engine.language.maps import MapState
+from fanfold.engine.language.step import AnyStep, OnFailure
+from fanfold.engine.language.step_kinds import Step
 from fanfold.engine.language.templates import Template
-from fanfold.engine.language.workflow import OnFailure, Step, Workflow
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Json, Loaded, Value
 from fanfold.engine.record.fast_replace import fast_replace
 from fanfold.engine.record.journal import Entry, EventType
 from fanfold.engine.record.run import (
     TERMINAL,
     Failure,
+    IdempotencyRecord,
     Reason,
     Run,
+    Sealed,
+    Signal,
+    Slot,
     Status,
     StepState,
     StepStatus,
@@ -30,54 +38,89 @@ from fanfold.engine.record.run import (
     first_timer,
 )
 from fanfold.engine.record.steps import Steps
-from fanfold.engine.rules.effects import Effect, ReleaseSlot, StartAttempt, StartMap, StopMap
+from fanfold.engine.rules.effects import Effect, ReleaseSlot, StartAttempt, StartMap
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.scope import evaluate
 
 _NO_PROGRESS = frozenset({EventType.STEP_INTERRUPTED, EventType.RUN_SUSPENDED})
 """Entries that a claim can add to the journal although nothing began or ended."""
 
+_OPEN = (StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
+
+
+class StepChanges(TypedDict, total=False):
+    """New values for fields of a `StepState`."""
+
+    status: StepStatus
+    attempts: int
+    failures: int
+    interruptions: int
+    started_at: datetime | None
+    finished_at: datetime | None
+    due_at: datetime | None
+    output: Value
+    error: Failure | None
+    map: MapState | None
+    missing_since: datetime | None
+
 
 class Draft:
     """The next record in the making. `now` never lies before the journal's last entry (R11).
 
-    `more` says that steps are left that could start, for want of `allowance`.
+    The fields of the record that decisions change are attributes here, of the same names and meanings; `status` is
+    changed by `move` alone. `break_off` cancels an open step, as its kind has it. `more` says that steps are left
+    that could start, for want of `allowance`; `renewed` that the lease is extended though nothing else changes.
     """
 
     def __init__(
-        self, run: Run, workflow: Workflow, now: datetime, limits: EngineLimits, allowance: Allowance | None = None
+        self,
+        run: Run,
+        workflow: Workflow,
+        now: datetime,
+        limits: EngineLimits,
+        allowance: Allowance,
+        *,
+        break_off: Callable[[Draft, Step], None],
     ) -> None:
         self.run = run
+        self.workflow = workflow
         self.limits = limits
         self.now = max(now, run.journal[-1].at) if run.journal else now
         self.steps = Steps(run, workflow)
         self.effects: list[Effect] = []
-        self.changed = False
         self.newly_settled: list[str] = []
         self.by_operator = False
         self.look_everywhere = False
-        self.allowance = allowance or Allowance()
+        self.allowance = allowance
         self.more = False
         self.goes_on = True
-        self._workflow = workflow
+        self.renewed = False
+        self._break_off_step = break_off
         self._entries: list[Entry] = []
-        self._fields: dict[str, Any] = {}
         self._seq = run.last_seq
+        self._steps_changed = False
 
-    def get(self, name: str) -> Any:
-        """A field of the record as it stands in this draft."""
-        return self._fields[name] if name in self._fields else getattr(self.run, name)
-
-    def set(self, **fields: Any) -> None:
-        """Change fields of the record, other than its status, steps and journal."""
-        self._fields.update(fields)
-        self.changed = True
-
-    @property
-    def status(self) -> Status:
-        """The run's status in this draft."""
-        status: Status = self.get("status")
-        return status
+        self.status: Status = run.status
+        self.reason: Reason | None = run.reason
+        self.error: Failure | None = run.error
+        self.output: Value = run.output
+        self.epoch: int = run.epoch
+        self.try_number: int = run.try_number
+        self.owner: str | None = run.owner
+        self.lease_until: datetime | None = run.lease_until
+        self.deadline: datetime = run.deadline
+        self.queue_deadline: datetime | None = run.queue_deadline
+        self.due_at: datetime | None = run.due_at
+        self.started_at: datetime | None = run.started_at
+        self.finished_at: datetime | None = run.finished_at
+        self.expires_at: datetime | None = run.expires_at
+        self.crashes: int = run.crashes
+        self.slot: Slot | None = run.slot
+        self.sealed: Sealed = run.sealed
+        self.signals: tuple[Signal, ...] = run.signals
+        self.receipts: tuple[IdempotencyRecord, ...] = run.receipts
+        self.paused_at: datetime | None = run.paused_at
+        self.cancel_requested: bool = run.cancel_requested
 
     def note(self, kind: EventType, *, step: str | None = None, attempt: int | None = None, data: Json = None) -> None:
         """Add an entry to the journal."""
@@ -85,12 +128,6 @@ class Draft:
         self._entries.append(
             Entry(seq=self._seq, at=self.now, type=kind, step=step, attempt=attempt, data=data or None)
         )
-        self.changed = True
-
-    def has_time_for(self, step: Step) -> bool:
-        """Whether an attempt at the step, or at an item of it, would end before the time to stop (R11)."""
-        stop_before = self.limits.stop_before
-        return stop_before is None or self.now + timedelta(seconds=step.timeout_seconds) <= stop_before
 
     def evaluate(self, template: Template, loaded: Loaded, *, max_bytes: int | None = None) -> Json:
         """The template's value, for the step that is its turn. Raises as `scope.evaluate` does."""
@@ -104,19 +141,10 @@ class Draft:
             counted=max_bytes is not None,
         )
 
-    def fails_for_time(self, step: Step) -> bool:
-        """There is no time for an attempt here; where no worker of the class ever has it, the step fails.
-
-        Else the run is to be handed over: also from a worker that has used up time for the run, because one that
-        begins with it may have more than the class promises.
-        """
-        longest = self.limits.longest_step.get(self.run.class_name)
-        fresh = self.get("owner") != self.run.owner or not _progress(self.run.journal)
-        if longest is None or self.limits.stopping or step.timeout_seconds <= longest or not fresh:
-            return False
-        message = f"an attempt may take {step.timeout_seconds:g} s, and class {self.run.class_name} has {longest:g} s"
-        self.fail_step(step, Failure(type="timeout_over_limit", message=message))
-        return True
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing began or ended since the run was claimed, before this decision."""
+        return self.owner != self.run.owner or not _progress(self.run.journal)
 
     @property
     def progressed(self) -> bool:
@@ -136,49 +164,59 @@ class Draft:
     @property
     def first_timer(self) -> datetime:
         """When a clock alone brings something in this draft."""
-        return first_timer(self.get("deadline"), self.steps.values())
+        return first_timer(self.deadline, self.steps.values())
 
     @property
     def runnable_now(self) -> datetime:
         """The `due_at` that says: whoever looks finds something to do, besides all looks at maps."""
-        return before_looks(min(self.now, self.get("deadline")), self.steps.values())
+        return before_looks(min(self.now, self.deadline), self.steps.values())
 
     @property
     def ended(self) -> bool:
         """Whether the run is terminal in this draft."""
         return self.status in TERMINAL
 
-    def move(self, status: Status, **fields: Any) -> None:
-        """Change the run's status by a legal move.
+    def move(self, status: Status, *, due_at: datetime | None = None) -> None:
+        """Change the run's status by a legal move, and when somebody must look at it.
 
         Leaving the queue, however, returns the queue slot, and this is the only place that does (R6). A run
         that is paused before it was ever claimed does not leave it.
         """
         check_move(self.status, status)
-        slot = self.get("slot")
         waits = status is Status.QUEUED or (status is Status.PAUSED and self.run.epoch == 0)
-        if slot is not None and not waits:
+        if self.slot is not None and not waits:
             if self.run.in_queue:
-                self.effects.append(ReleaseSlot(class_name=self.run.class_name, slot=slot))
-            self.set(slot=None)
-        self.set(status=status, **fields)
+                self.effects.append(ReleaseSlot(class_name=self.run.class_name, slot=self.slot))
+            self.slot = None
+        self.status, self.due_at = status, due_at
 
-    def step(self, name: str, **fields: Any) -> StepState:
+    def step(self, name: str, **changes: Unpack[StepChanges]) -> StepState:
         """Change a step's state."""
-        state = fast_replace(self.steps[name], **fields)
+        state = fast_replace(self.steps[name], **changes)
         self.steps[name] = state
-        self.changed = True
+        self._steps_changed = True
         return state
 
-    def settle(self, name: str, status: StepStatus, kind: EventType, *, data: Json = None, **fields: Any) -> None:
-        """End a step and note it. Any settled step is progress: the count of crashes starts anew (R7)."""
-        # What an earlier attempt failed of is in the journal; the checkpoint tells how the step ended.
-        state = self.step(name, **{"error": None, **fields}, status=status, finished_at=self.now, due_at=None)
+    def settle(
+        self,
+        name: str,
+        status: StepStatus,
+        kind: EventType,
+        *,
+        output: Value = None,
+        error: Failure | None = None,
+        data: Json = None,
+    ) -> None:
+        """End a step and note it. Any settled step is progress: the count of crashes starts anew (R7).
+
+        What an earlier attempt failed of is in the journal; the checkpoint tells how the step ended.
+        """
+        state = self.step(name, status=status, output=output, error=error, finished_at=self.now, due_at=None)
         self.note(kind, step=name, attempt=state.attempts or None, data=data)
-        self.set(crashes=0)
+        self.crashes = 0
         self.newly_settled.append(name)
 
-    def fail_step(self, step: Step, fault: Failure) -> None:
+    def fail_step(self, step: AnyStep, fault: Failure) -> None:
         """Settle a step as failed; unless it says `on_failure: continue`, the run fails with it."""
         self.settle(
             step.name, StepStatus.FAILED, EventType.STEP_FAILED, data={"error": failure_view(fault)}, error=fault
@@ -192,75 +230,77 @@ class Draft:
 
         A run that is to be cancelled does not fail any more, whatever happens to it meanwhile: it is cancelled.
         """
-        if self.get("cancel_requested"):
+        if self.cancel_requested:
             return self.cancel()
         self._break_off()
-        self._end(
-            Status.FAILED,
-            EventType.RUN_FAILED,
-            {"reason": str(reason), "error": failure_view(fault)},
-            reason=reason,
-            error=fault,
-        )
+        self._end(Status.FAILED)
+        self.reason, self.error = reason, fault
+        self.note(EventType.RUN_FAILED, data={"reason": str(reason), "error": failure_view(fault)})
         return None
 
     def cancel(self) -> None:
         """End the run as cancelled, and with it what still runs or waits."""
         self._break_off()
-        self._end(Status.CANCELLED, EventType.RUN_CANCELLED, None)
+        self._end(Status.CANCELLED)
+        self.note(EventType.RUN_CANCELLED)
 
     def _break_off(self) -> None:
-        stops: list[Effect] = []
-        begun = {effect.step for effect in self.effects if isinstance(effect, StartMap)}
         for name, state in self.steps.items():
-            if state.status in (StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING):
-                self.steps[name] = replace(state, status=StepStatus.CANCELLED, finished_at=self.now, due_at=None)
-                self.note(EventType.STEP_CANCELLED, step=name, attempt=state.attempts)
-                if state.status is StepStatus.WAITING and state.map is not None and name not in begun:
-                    stops.append(StopMap(step=name))
-                elif state.map is not None:
-                    self.steps[name] = replace(self.steps[name], map=replace(state.map, plan=None))
+            if state.status in _OPEN:
+                self._break_off_step(self, self.workflow.steps[name])
         # What this very decision would have started is cancelled with the rest.
         self.effects = [effect for effect in self.effects if not isinstance(effect, StartAttempt | StartMap)]
-        self.effects += stops
 
-    def succeed(self, output: Json) -> None:
+    def succeed(self, output: Value) -> None:
         """End the run as succeeded."""
-        self._end(Status.SUCCEEDED, EventType.RUN_SUCCEEDED, None, output=output)
+        self._end(Status.SUCCEEDED)
+        self.output = output
+        self.note(EventType.RUN_SUCCEEDED)
 
-    def _end(self, status: Status, kind: EventType, data: Json, **fields: Any) -> None:
-        self.set(finished_at=self.now, expires_at=self.now + self.limits.retention)
-        self.move(status, due_at=None, paused_at=None, cancel_requested=False, **fields)
-        self.note(kind, data=data)
+    def _end(self, status: Status) -> None:
+        self.finished_at, self.expires_at = self.now, self.now + self.limits.retention
+        self.move(status)
+        self.paused_at, self.cancel_requested = None, False
 
     def take_signal(self, step: str, name: str, payload: Value) -> None:
         """A wait for a signal is over. Signals of that name that came before can pass no later wait."""
         self.settle(step, StepStatus.SUCCEEDED, EventType.STEP_SUCCEEDED, output=payload)
-        self.set(signals=tuple(signal for signal in self.get("signals") if signal.name != name))
+        self.signals = tuple(signal for signal in self.signals if signal.name != name)
 
     def reset(self, states: Mapping[str, StepState]) -> None:
         """Begin these steps again, as these states, wherever their old ones lie."""
-        sealed = self.run.sealed
         hidden = [name for name in states if name not in self.steps and self.steps.sealed_status(name) is not None]
         if hidden:
-            marks = dict.fromkeys(map(self._workflow.position, hidden))
-            sealed = replace(sealed, statuses=sealed.marked(marks, len(self._workflow.steps)))
-            self.steps.unseal(sealed)
-            self.set(sealed=sealed)
+            marks = dict.fromkeys(map(self.workflow.position, hidden))
+            statuses = self.sealed.marked(marks, len(self.workflow.steps))
+            self.sealed = replace(self.sealed, statuses=statuses)
+            self.steps.unseal(self.sealed)
         self.steps.update(states)
-        self.changed = True
+        self._steps_changed = True
 
-    def sealed(self) -> Run:
+    def next_record(self) -> Run:
         """The next record; the very same object when nothing changed."""
-        if not self.changed:
+        fields = _fields_of(self)
+        if not (self._entries or self._steps_changed or self.renewed) and fields == _fields_of(self.run):
             return self.run
-        fields = dict(self._fields)
-        status = fields.get("status", self.run.status)
-        at_work = status is Status.RUNNING or (status is Status.PAUSED and self.at_work)
-        if at_work and not self.by_operator:
-            # Every commit of a holder renews its lease; none needs a write of its own for that.
-            fields["lease_until"] = self.now + self.limits.lease
-        return fast_replace(self.run, steps=dict(self.steps), journal=(*self.run.journal, *self._entries), **fields)
+        at_work = self.status is Status.RUNNING or (self.status is Status.PAUSED and self.at_work)
+        # Every commit of a holder renews its lease; none needs a write of its own for that.
+        renews = at_work and not self.by_operator
+        changes = dict(zip(_FIELDS, fields, strict=True))
+        if renews:
+            changes["lease_until"] = self.now + self.limits.lease
+        journal = (*self.run.journal, *self._entries)
+        return fast_replace(self.run, **changes, steps=dict(self.steps), journal=journal)
+
+
+_FIELDS = (
+    "status", "reason", "error", "output", "epoch", "try_number", "owner", "lease_until", "deadline", "queue_deadline",
+    "due_at", "started_at", "finished_at", "expires_at", "crashes", "slot", "sealed", "signals", "receipts",
+    "paused_at", "cancel_requested",
+)  # fmt: skip
+"""What a draft and a record have alike."""
+
+_fields_of: Callable[[Draft | Run], tuple[Any, ...]] = attrgetter(*_FIELDS)
 
 
 def _progress(journal: Sequence[Entry]) -> bool:

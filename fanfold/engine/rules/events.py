@@ -198,17 +198,10 @@ class RedriveAsked:
 
 
 Move = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
-MapEvent = MapEnded | MapStillRunning | MapThrottled | MapCompletionSignalled | MapYielded
 AttemptEvent = AttemptSucceeded | AttemptFailed | AttemptNotBegun | Emitted
-Event = (
-    Move
-    | RecordReloaded
-    | Claimed
-    | AttemptEvent
-    | Renewed
-    | StopRequested
-    | QueueDeadlineChecked
-    | RecordTooLarge
-    | Undecidable
-    | MapEvent
+MapEvent = MapEnded | MapStillRunning | MapThrottled | MapCompletionSignalled | MapYielded
+StepEvent = AttemptEvent | MapEvent
+Happening = (
+    StepEvent | Claimed | RecordReloaded | Renewed | StopRequested | QueueDeadlineChecked | RecordTooLarge | Undecidable
 )
+Event = Move | Happening

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fanfold.engine.language.workflow import Step
+from fanfold.engine.language.map_step import MapStep
+from fanfold.engine.language.task_step import TaskStep
 from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import StepStatus, failure_view
 from fanfold.engine.rules.draft import Draft
@@ -18,7 +19,7 @@ FIRST_PAUSE = timedelta(minutes=1)
 """A step is looked at again after this, then after about twice as long each time, up to 15 minutes."""
 
 
-def put_off(draft: Draft, step: Step) -> None:
+def put_off(draft: Draft, step: TaskStep | MapStep) -> None:
     """The step's turn has come, and its task can't be called here: it waits, or has waited long enough and fails."""
     state, limits = draft.steps[step.name], draft.limits
     fault = limits.missing[step.task]

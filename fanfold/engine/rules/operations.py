@@ -6,13 +6,13 @@ that whoever holds it, or claims it next, goes on from there.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import assert_never
 
-from fanfold.engine.errors import KeyReused, SignalsFull
-from fanfold.engine.language.waits import WaitSignal, WaitUntil
-from fanfold.engine.language.workflow import OnFailure, Workflow
+from fanfold.engine.errors import KeyReused
+from fanfold.engine.language.step import OnFailure
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef, Json, Loaded, Value
 from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import (
@@ -30,17 +30,15 @@ from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.effects import SendEnvelope, SendWake
 from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from fanfold.engine.rules.interruption import interrupt_all
+from fanfold.engine.rules.kinds.table import rules_of
+from fanfold.engine.rules.kinds.wait_step import check_signal, open_waits
 from fanfold.engine.rules.lease import held
-
-MAX_SIGNALS = 100
-"""Signals a run may hold that no wait has taken yet: so many under the names that its workflow waits for, and so many
-under all other names. The first of a name that is waited for is always held."""
 
 MAX_RECEIPTS = 100
 """Keyed moves a run remembers: what is repeated is repeated soon."""
 
 
-def carry_out(draft: Draft, workflow: Workflow, move: Move, loaded: Loaded) -> None:
+def carry_out(draft: Draft, move: Move, loaded: Loaded) -> None:
     """Make an operator's move; a move that changes nothing any more, changes nothing.
 
     Raises `WrongState`, `SignalsFull` or `KeyReused`.
@@ -54,11 +52,13 @@ def carry_out(draft: Draft, workflow: Workflow, move: Move, loaded: Loaded) -> N
         case PauseAsked():
             _pause(draft, move)
         case ResumeAsked():
-            _resume(draft, workflow, move)
+            _resume(draft, move)
         case Signalled():
-            _signal(draft, workflow, move)
+            _signal(draft, move)
         case RedriveAsked():
-            _redrive(draft, workflow, move, loaded)
+            _redrive(draft, move, loaded)
+        case _:
+            assert_never(move)
 
 
 def replayed(run: Run, move: Move) -> IdempotencyRecord | None:
@@ -83,12 +83,11 @@ def _remember(draft: Draft, move: Move) -> None:
     keyed = _keyed(move)
     if keyed is not None:
         receipt = IdempotencyRecord(key=keyed.key, content=keyed.content, seq=draft.seq)
-        draft.set(receipts=(*draft.run.receipts, receipt)[-MAX_RECEIPTS:])
+        draft.receipts = (*draft.run.receipts, receipt)[-MAX_RECEIPTS:]
 
 
-def _ring_now(draft: Draft, **fields: object) -> None:
+def _ring_now(draft: Draft) -> None:
     """Whoever looks next finds it due."""
-    draft.set(**fields)
     draft.move(Status.WAITING, due_at=draft.runnable_now)
     draft.effects.append(SendWake(at=draft.now))
 
@@ -105,7 +104,8 @@ def _cancel(draft: Draft, move: CancelAsked) -> None:
     if held(run, draft.now, draft.limits):
         # Its holder stops the tasks first: a redrive must not meet them. Should the holder die, the
         # run is looked after because it is running, which a paused one is not.
-        draft.move(Status.RUNNING, cancel_requested=True, paused_at=None)
+        draft.move(Status.RUNNING)
+        draft.cancel_requested, draft.paused_at = True, None
     else:
         draft.cancel()
 
@@ -118,31 +118,32 @@ def _pause(draft: Draft, move: PauseAsked) -> None:
     check_operation(Operation.PAUSE, run)
     if run.status is Status.PAUSED:
         return
-    draft.move(Status.PAUSED, paused_at=draft.now, due_at=None)
+    draft.move(Status.PAUSED)
+    draft.paused_at = draft.now
     draft.note(EventType.RUN_PAUSED, data={"by": move.by})
     if not (held(run, draft.now, draft.limits) and draft.at_work):
-        draft.set(lease_until=None)
+        draft.lease_until = None
 
 
-def _resume(draft: Draft, workflow: Workflow, move: ResumeAsked) -> None:
+def _resume(draft: Draft, move: ResumeAsked) -> None:
     run = draft.run
     check_operation(Operation.RESUME, run)
     if run.status is not Status.PAUSED:
         return
     length = draft.now - (run.paused_at or draft.now)
     draft.note(EventType.RUN_RESUMED, data={"by": move.by, "paused_seconds": length.total_seconds()})
+    draft.paused_at, draft.deadline = None, _within_life(draft, run.deadline + length)
     if run.in_queue:
         # It goes on waiting for its turn, where it was accepted: no pause gets round the bound, a delay or a lane.
-        queue_deadline = None if run.queue_deadline is None else run.queue_deadline + length
-        draft.set(paused_at=None, queue_deadline=queue_deadline, deadline=_within_life(draft, run.deadline + length))
+        draft.queue_deadline = None if run.queue_deadline is None else run.queue_deadline + length
         draft.move(Status.QUEUED)
         draft.effects.append(SendEnvelope())
         return
-    draft.set(paused_at=None, queue_deadline=None, deadline=_within_life(draft, run.deadline + length))
+    draft.queue_deadline = None
     for name, state in list(draft.steps.items()):
-        if state.due_at is not None and not isinstance(workflow.steps[name].wait, WaitUntil):
-            # A map elsewhere went on meanwhile, and its end was not heard: look at once.
-            draft.step(name, due_at=draft.now if state.map is not None else state.due_at + length)
+        if state.due_at is not None:
+            rules = rules_of(draft.workflow.steps[name])
+            draft.step(name, due_at=rules.due_after_pause(state, state.due_at, now=draft.now, paused=length))
         if state.missing_since is not None:
             draft.step(name, missing_since=state.missing_since + length)
     if held(run, draft.now, draft.limits):
@@ -150,7 +151,7 @@ def _resume(draft: Draft, workflow: Workflow, move: ResumeAsked) -> None:
         return
     if draft.at_work:
         # The holder died meanwhile; nobody missed it, for nothing was to be started.
-        interrupt_all(draft, workflow)
+        interrupt_all(draft)
     if not draft.ended:
         _ring_now(draft)
 
@@ -162,20 +163,12 @@ def _within_life(draft: Draft, deadline: datetime) -> datetime:
     return max(min(deadline, begun + draft.limits.max_life), min(deadline, draft.run.deadline))
 
 
-# --- signals ----------------------------------------------------------------------------------
+# --- signal -----------------------------------------------------------------------------------
 
 
-def check_signal(run: Run, workflow: Workflow, name: str) -> None:
-    """Raises `WrongState` or `SignalsFull` where a run takes no signal of this name: nothing is to be stored for it."""
-    check_operation(Operation.SIGNAL, run)
-    if len(run.signals) >= MAX_SIGNALS and not _open_waits(run.steps, workflow, name):
-        _check_room(run, workflow, name)
-
-
-def _signal(draft: Draft, workflow: Workflow, move: Signalled) -> None:
-    run = draft.run
-    check_signal(run, workflow, move.name)
-    waiting = _open_waits(draft.steps, workflow, move.name)
+def _signal(draft: Draft, move: Signalled) -> None:
+    check_signal(draft.run, draft.workflow, move.name)
+    waiting = open_waits(draft.steps, draft.workflow, move.name)
     draft.note(
         EventType.SIGNAL_RECEIVED,
         step=waiting[0] if waiting else None,
@@ -183,32 +176,11 @@ def _signal(draft: Draft, workflow: Workflow, move: Signalled) -> None:
     )
     _remember(draft, move)
     if not waiting:
-        draft.set(signals=(*run.signals, Signal(seq=draft.seq, name=move.name, payload=move.payload)))
+        draft.signals = (*draft.run.signals, Signal(seq=draft.seq, name=move.name, payload=move.payload))
         return
     draft.take_signal(waiting[0], move.name, move.payload)
     if draft.status is Status.WAITING:
         _ring_now(draft)
-
-
-def _check_room(run: Run, workflow: Workflow, name: str) -> None:
-    """Signals that nobody waits for keep none out that somebody waits for. Raises `SignalsFull`."""
-    names = {step.wait.name for step in workflow.steps.values() if isinstance(step.wait, WaitSignal)}
-    held = Counter(signal.name for signal in run.signals)
-    beside = sum(count for other, count in held.items() if (other in names) == (name in names))
-    if beside >= MAX_SIGNALS and not (name in names and name not in held):
-        raise SignalsFull(run.status, held)
-
-
-def _open_waits(steps: Mapping[str, StepState], workflow: Workflow, name: str) -> list[str]:
-    """The open waits for a signal of that name, those that opened first before the others."""
-    found = [
-        step
-        for step, state in steps.items()
-        if state.status is StepStatus.WAITING
-        and isinstance(wait := workflow.steps[step].wait, WaitSignal)
-        and wait.name == name
-    ]
-    return sorted(found, key=workflow.position)
 
 
 def _shown(payload: Value) -> Json:
@@ -221,25 +193,18 @@ def _shown(payload: Value) -> Json:
 # --- redrive ----------------------------------------------------------------------------------
 
 
-def _redrive(draft: Draft, workflow: Workflow, move: RedriveAsked, loaded: Loaded) -> None:
-    run = draft.run
+def _redrive(draft: Draft, move: RedriveAsked, loaded: Loaded) -> None:
+    run, workflow = draft.run, draft.workflow
     check_operation(Operation.REDRIVE, run)
-    number = run.try_number + 1
-    draft.note(EventType.RUN_REDRIVEN, data={"by": move.by, "try": number})
+    draft.try_number = run.try_number + 1
+    draft.note(EventType.RUN_REDRIVEN, data={"by": move.by, "try": draft.try_number})
     _remember(draft, move)
     draft.reset({name: _fresh(draft.steps.checkpoint(name, loaded)) for name in unfinished(workflow, draft.steps)})
-    _ring_now(
-        draft,
-        try_number=number,
-        deadline=_within_life(draft, draft.now + timedelta(seconds=workflow.timeout_seconds)),
-        queue_deadline=None,
-        reason=None,
-        error=None,
-        output=None,
-        finished_at=None,
-        expires_at=None,
-        crashes=0,
-    )
+    draft.deadline = _within_life(draft, draft.now + timedelta(seconds=workflow.timeout_seconds))
+    draft.queue_deadline = draft.finished_at = draft.expires_at = None
+    draft.reason = draft.error = draft.output = None
+    draft.crashes = 0
+    _ring_now(draft)
 
 
 def _fresh(state: StepState) -> StepState:

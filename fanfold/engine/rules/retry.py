@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import timedelta
 
-from fanfold.engine.language.workflow import Jitter, RetryPolicy
+from fanfold.engine.language.calling import Jitter, RetryPolicy
 
 LONGEST_ASKED = timedelta(days=1)
 """The longest delay a task may ask for with `Retry(after=…)`."""

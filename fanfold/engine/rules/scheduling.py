@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from fanfold.engine.language.budget import PutOff
+from fanfold.engine.language.step import Join
+from fanfold.engine.language.step_kinds import Step
 from fanfold.engine.language.templates import ExpressionError, TooLarge
-from fanfold.engine.language.waits import WaitFor, WaitUntil
-from fanfold.engine.language.workflow import Join, Step, Workflow
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef, Json, Loaded, SealedStep, ValuesMissing
 from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import Failure, Reason, Run, Status, StepState, StepStatus
 from fanfold.engine.record.steps import Steps
 from fanfold.engine.rules.draft import Draft
-from fanfold.engine.rules.effects import SendWake, StartAttempt
+from fanfold.engine.rules.effects import SendWake
 from fanfold.engine.rules.engine_limits import MAX_DELAY
-from fanfold.engine.rules.kinds.map_step import begin_map
-from fanfold.engine.rules.kinds.wait_step import end_wait, open_wait
-from fanfold.engine.rules.missing_tasks import put_off
+from fanfold.engine.rules.kinds.table import rules_of
 from fanfold.engine.rules.scope import evaluate
-
-LARGE_INPUT = 16_000
-"""An input out of more bytes than this is made again when its attempt begins, instead of waiting for that in memory."""
 
 FRUITLESS_BACKOFF = timedelta(seconds=5)
 """How much later than it is due a run rings that was handed over with nothing begun or ended; it doubles each time. The
@@ -33,18 +29,18 @@ _BY_TIME = frozenset({StepStatus.RETRYING, StepStatus.WAITING})
 """States that end when their time has come."""
 
 
-def advance(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
+def advance(draft: Draft, loaded: Loaded) -> None:
     """Take a running record as far as it goes without anything new happening."""
     if draft.now >= draft.run.deadline:
         draft.fail(Reason.TIMED_OUT, Failure(type="timed_out", message="the run's timeout passed"))
         return
-    starved = _start_what_can(draft, workflow, loaded)
+    starved = _start_what_can(draft, loaded)
     if draft.ended:
         return
     if draft.steps.all_settled:
-        _finish(draft, workflow, loaded)
+        _finish(draft, loaded)
         return
-    _let_go_if_idle(draft, workflow, starved=starved)
+    _let_go_if_idle(draft, starved=starved)
 
 
 def next_timer(run: Run) -> datetime:
@@ -61,27 +57,27 @@ def watched(run: Run, workflow: Workflow) -> bool:
     """Whether an operator's move may mean work at once for the holder, who has to look for it (R10)."""
     if run.cancel_requested or run.status is Status.PAUSED:
         return True
-    return any(_opened_by_others(state, workflow.steps[name]) for name, state in run.steps.items())
+    return _opened_by_others(run.steps, workflow)
 
 
 def attempt_input(run: Run, workflow: Workflow, step: str, loaded: Loaded) -> Json:
     """The input of a started attempt, derived again from the record (a lost `StartAttempt`)."""
-    return evaluate(workflow.steps[step].input, run, Steps(run, workflow), loaded)
+    return evaluate(workflow.calling(step).input, run, Steps(run, workflow), loaded)
 
 
-def _start_what_can(draft: Draft, workflow: Workflow, loaded: Loaded) -> bool:
+def _start_what_can(draft: Draft, loaded: Loaded) -> bool:
     """Start and skip until nothing changes. Returns whether a step could not start for want of time.
 
     Raises `ValuesMissing` for all steps together that miss a payload.
     """
     starved = left = moved = False
     missing: dict[str, BlobRef | SealedStep] = {}
-    ready = deque(_candidates(draft, workflow))
+    ready = deque(_candidates(draft))
     settled_seen = len(draft.newly_settled)
     while ready and not draft.ended:
         name = ready.popleft()
         try:
-            took = _take(draft, workflow, name, loaded)
+            took = _take(draft, name, loaded)
         except PutOff:
             left = True
         except ValuesMissing as error:
@@ -90,7 +86,7 @@ def _start_what_can(draft: Draft, workflow: Workflow, loaded: Loaded) -> bool:
             starved |= took is False
             moved |= took is True
         for settled in draft.newly_settled[settled_seen:]:
-            ready.extend(workflow.dependents(settled))
+            ready.extend(draft.workflow.dependents(settled))
         settled_seen = len(draft.newly_settled)
     if missing:
         raise ValuesMissing(missing.values())
@@ -99,36 +95,34 @@ def _start_what_can(draft: Draft, workflow: Workflow, loaded: Loaded) -> bool:
     return starved or (left and not moved)
 
 
-def _take(draft: Draft, workflow: Workflow, name: str, loaded: Loaded) -> bool | None:
+def _take(draft: Draft, name: str, loaded: Loaded) -> bool | None:
     """Let one step move if it can: True; False: there is no time to; None: nothing to do. Raises `PutOff`."""
-    step, state = workflow.steps[name], draft.steps[name]
-    if state.status is StepStatus.RETRYING and state.due_at is not None and state.due_at <= draft.now:
-        draft.allowance.next()
-        return _start(draft, step, loaded)
-    if state.status is StepStatus.WAITING and state.due_at is not None and state.due_at <= draft.now:
-        if step.wait is not None:
-            end_wait(draft, step)
+    step, state = draft.workflow.steps[name], draft.steps[name]
+    if state.status in _BY_TIME:
+        due = state.due_at is not None and state.due_at <= draft.now
+        return rules_of(step).due(draft, loaded) if due else None
+    if state.status is not StepStatus.PENDING:
+        return None
+    match _join(step, draft.steps):
+        case True:
+            draft.allowance.next()
+            return _begin(draft, step, loaded)
+        case False:
+            draft.settle(name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
             return True
-    elif state.status is StepStatus.PENDING:
-        match _join(step, draft.steps):
-            case True:
-                draft.allowance.next()
-                return _begin(draft, step, loaded)
-            case False:
-                draft.settle(name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
-                return True
-    return None
+        case None:
+            return None
 
 
-def _candidates(draft: Draft, workflow: Workflow) -> Iterable[str]:
+def _candidates(draft: Draft) -> Iterable[str]:
     """The steps that may move now: those behind what was just settled, and retries.
 
     A held record has no other step that could start, or it would have started before; that keeps
     the cost of a step independent of how many the workflow has. Only after a claim or an operator's
     move, or where a step may have been held back for want of time, all are looked at.
     """
-    stop_before = draft.limits.stop_before
-    claimed = draft.get("owner") != draft.run.owner or draft.look_everywhere
+    workflow, stop_before = draft.workflow, draft.limits.stop_before
+    claimed = draft.owner != draft.run.owner or draft.look_everywhere
     if claimed or (
         stop_before is not None and draft.now + timedelta(seconds=workflow.longest_step_seconds) > stop_before
     ):
@@ -162,47 +156,15 @@ def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
         if not wanted:
             draft.settle(step.name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
             return True
-    if step.wait is not None:
-        open_wait(draft, step, loaded)
-        return True
-    return _start(draft, step, loaded)
+    return rules_of(step).begin(draft, loaded)
 
 
-def _start(draft: Draft, step: Step, loaded: Loaded) -> bool:
-    """Record an attempt as started. Returns False when its timeout does not fit before the time to stop (R11)."""
-    state = draft.steps[step.name]
-    if step.task in draft.limits.missing:
-        put_off(draft, step)
-        return True
-    if state.missing_since is not None:
-        state = draft.step(step.name, missing_since=None, error=None)
-    if step.map is not None and (state.status is StepStatus.PENDING or state.map is None):
-        return begin_map(draft, step, loaded)
-    if not draft.has_time_for(step):
-        return draft.fails_for_time(step)
-    try:
-        # A map that goes on in another worker has its items pinned.
-        value = draft.evaluate(step.input, loaded) if step.map is None else None
-    except ExpressionError as error:
-        draft.fail_step(step, Failure(type=error.fault, message=str(error)))
-        return True
-    attempt = state.attempts + 1
-    draft.step(
-        step.name,
-        status=StepStatus.RUNNING,
-        attempts=attempt,
-        started_at=state.started_at or draft.now,
-        due_at=None,
+def _opened_by_others(states: Mapping[str, StepState], workflow: Workflow) -> bool:
+    """Whether a step waits for what no clock brings."""
+    return any(
+        state.status is StepStatus.WAITING and rules_of(workflow.steps[name]).opened_by_others
+        for name, state in states.items()
     )
-    draft.note(EventType.STEP_STARTED, step=step.name, attempt=attempt)
-    large = draft.allowance.taken > LARGE_INPUT
-    draft.effects.append(StartAttempt(step=step.name, attempt=attempt, input=None if large else value, large=large))
-    return True
-
-
-def _opened_by_others(state: StepState, step: Step) -> bool:
-    """Whether the step waits for what no clock brings: a signal, or a map that runs elsewhere."""
-    return state.status is StepStatus.WAITING and not isinstance(step.wait, WaitFor | WaitUntil)
 
 
 def _truth(value: Json) -> bool:
@@ -210,12 +172,12 @@ def _truth(value: Json) -> bool:
     return value is not None and value is not False and value not in ("", [], {})
 
 
-def _finish(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
+def _finish(draft: Draft, loaded: Loaded) -> None:
     output: Json = None
-    if workflow.output is not None:
+    if draft.workflow.output is not None:
         try:
             draft.allowance.next()
-            output = draft.evaluate(workflow.output, loaded, max_bytes=draft.limits.max_output_bytes)
+            output = draft.evaluate(draft.workflow.output, loaded, max_bytes=draft.limits.max_output_bytes)
         except PutOff:
             draft.more = True
             return
@@ -226,7 +188,7 @@ def _finish(draft: Draft, workflow: Workflow, loaded: Loaded) -> None:
     draft.succeed(output)
 
 
-def _let_go_if_idle(draft: Draft, workflow: Workflow, *, starved: bool) -> None:
+def _let_go_if_idle(draft: Draft, *, starved: bool) -> None:
     """Suspend a run that only waits, and hand over one that has no time left here (R4, R11)."""
     if draft.at_work:
         return
@@ -243,14 +205,15 @@ def _let_go_if_idle(draft: Draft, workflow: Workflow, *, starved: bool) -> None:
             _hand_over(draft)
             return
         why = "hand_over"
-    elif any(_opened_by_others(state, workflow.steps[name]) for name, state in draft.steps.items()):
+    elif _opened_by_others(draft.steps, draft.workflow):
         # However near the next timer is: what is waited for rings, and nobody may sit on it.
         why = "wait"
     elif timers and due > draft.now + draft.limits.suspend_after:
         why = "wait" if waiting else "retry"
     else:
         return
-    draft.move(Status.WAITING, due_at=due, crashes=0)
+    draft.move(Status.WAITING, due_at=due)
+    draft.crashes = 0
     draft.note(EventType.RUN_SUSPENDED, data={"for": why})
     if due <= draft.now + MAX_DELAY:
         draft.effects.append(SendWake(at=due))
@@ -264,10 +227,10 @@ def _hand_over(draft: Draft) -> None:
     """
     rings_at = draft.runnable_now
     if draft.progressed:
-        draft.set(crashes=0)
+        draft.crashes = 0
     elif not draft.limits.stopping:
-        count, limit = draft.get("crashes") + 1, draft.limits.max_crashes
-        draft.set(crashes=count)
+        count, limit = draft.crashes + 1, draft.limits.max_crashes
+        draft.crashes = count
         if count >= limit:
             message = f"{limit} workers in a row died, or had to hand the run over with nothing begun or ended"
             draft.fail(Reason.ATTEMPTS_EXHAUSTED, Failure(type="attempts_exhausted", message=message))

@@ -16,7 +16,7 @@ from fanfold.engine.language.maps import Folded, ItemResult, digest, known
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.record.run import Failure, Run
 from fanfold.engine.rules.events import AttemptFailed, MapEnded, MapYielded
-from fanfold.service.maps import Maps, spec_of, state_of
+from fanfold.service.maps import Maps, map_step_of, state_of
 from fanfold.service.payloads import Payloads
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
@@ -64,7 +64,12 @@ class InlineMaps:
             one.ended = known(records, plan=one.plan, try_number=record.try_number)
         todo = [index for index in range(state.items) if index not in one.ended]
         items = Items(
-            self._services, self._attempts, record, self._workflow.steps[step], plan, stop_before=self._stop_before
+            self._services,
+            self._attempts,
+            record,
+            map_step_of(self._workflow, step),
+            plan,
+            stop_before=self._stop_before,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(one.keep_recording())
@@ -91,14 +96,14 @@ class InlineMaps:
                     one.end(result)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(spec_of(self._workflow, step).max_concurrency, len(todo))):
+            for _ in range(min(map_step_of(self._workflow, step).max_concurrency, len(todo))):
                 group.create_task(worker())
         return left
 
     async def _end(self, record: Run, step: str, one: _OneMap) -> MapEnded | AttemptFailed:
         results = tuple(result for _, result in sorted(one.ended.items()))
         folded = Folded(results=results, failed=sum(result.error is not None for result in results))
-        if not spec_of(self._workflow, step).tolerate.bears(folded.failed, len(results)):
+        if not map_step_of(self._workflow, step).tolerate.bears(folded.failed, len(results)):
             # A redrive repeats what failed, and nothing else.
             await one.record_all()
         return await insist(self._services.clock, lambda: self._maps.ended(record, self._workflow, step, folded))

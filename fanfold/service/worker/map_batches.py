@@ -15,7 +15,7 @@ from fanfold.engine.payload import BlobRef, Json
 from fanfold.engine.ports import MapKey, RunKey
 from fanfold.engine.record.run import Run, StepStatus
 from fanfold.service.gather import both
-from fanfold.service.maps import Maps, state_of
+from fanfold.service.maps import Maps, map_step_of, state_of
 from fanfold.service.process_environment import ProcessEnvironment
 from fanfold.service.settings import Settings
 from fanfold.service.task_modules import load_tasks
@@ -93,7 +93,7 @@ class MapBatches:
         workflow = await self._workflows.of(run)
         state = state_of(run.steps[order.step])
         plan = await self._plan(state.plan)
-        step = workflow.steps[order.step]
+        step = map_step_of(workflow, order.step)
         items = Items(self._services, self._attempts, run, step, plan, stop_before=lambda: until - MARGIN)
 
         async def end_of(index: int) -> ItemResult:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fanfold.engine.language.budget import Budget
+from fanfold.engine.language.map_step import MapStep
 from fanfold.engine.language.maps import ItemError, ItemResult, item_input
 from fanfold.engine.language.templates import ExpressionError
-from fanfold.engine.language.workflow import Step
 from fanfold.engine.payload import Json
 from fanfold.engine.record.run import Failure, Run
 from fanfold.engine.rules.retry import delay
@@ -42,7 +42,7 @@ class Items:
         services: Services,
         attempts: TaskRunner,
         run: Run,
-        step: Step,
+        step: MapStep,
         plan: Json,
         *,
         stop_before: Callable[[], datetime | None],

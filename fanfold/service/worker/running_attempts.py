@@ -134,7 +134,7 @@ class RunningAttempts:
                 return self._unavailable(attempt, error)
         if attempt in inputs:
             return await self._attempted(record, attempt, inputs)
-        seconds = self._workflow.steps[attempt.step].timeout_seconds
+        seconds = self._workflow.calling(attempt.step).timeout_seconds
         with self.at_work.running():
             async with self._attempts.large_inputs.slot(lambda: self._in_time(seconds)) as begun:
                 if begun:
@@ -161,7 +161,7 @@ class RunningAttempts:
         )
 
     async def _job(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Job:
-        step = self._workflow.steps[attempt.step]
+        step = self._workflow.calling(attempt.step)
         if attempt in inputs:
             value = inputs[attempt]
         else:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import Status, StepStatus
 from fanfold.engine.rules import decide as rules
@@ -32,10 +31,10 @@ def a_pause_is_not_heeded() -> Iterator[None]:
     """The holder of a paused run goes on as ever (R10)."""
     go_on = rules._go_on
 
-    def heedless(draft: Draft, workflow: Workflow, loaded: Any) -> None:
+    def heedless(draft: Draft, loaded: Any) -> None:
         if draft.status is Status.PAUSED:
             draft.move(Status.RUNNING)
-        go_on(draft, workflow, loaded)
+        go_on(draft, loaded)
 
     with patch.object(rules, "_go_on", heedless):
         yield
@@ -45,9 +44,9 @@ def a_pause_is_not_heeded() -> Iterator[None]:
 def a_cancellation_is_not_heeded() -> Iterator[None]:
     """The holder of a run that is to be cancelled goes on as ever (R10)."""
 
-    def heedless(draft: Draft, workflow: Workflow, loaded: Any) -> None:
+    def heedless(draft: Draft, loaded: Any) -> None:
         if draft.status is Status.RUNNING:
-            scheduling.advance(draft, workflow, loaded)
+            scheduling.advance(draft, loaded)
 
     with patch.object(rules, "_go_on", heedless):
         yield
@@ -77,7 +76,7 @@ def an_unanswered_move_is_made_again() -> Iterator[None]:
 @contextmanager
 def a_resume_forgets_the_dead() -> Iterator[None]:
     """What ran when its holder died in a pause is taken for running (R10)."""
-    with patch.object(operations, "interrupt_all", lambda draft, workflow: None):
+    with patch.object(operations, "interrupt_all", lambda draft: None):
         yield
 
 
@@ -86,11 +85,11 @@ def waits_end_early() -> Iterator[None]:
     """Timers and waits are over when their run is looked at."""
     start = scheduling._start_what_can
 
-    def hasty(draft: Draft, workflow: Workflow, loaded: Any) -> bool:
+    def hasty(draft: Draft, loaded: Any) -> bool:
         for name, state in list(draft.steps.items()):
             if state.status is StepStatus.WAITING and state.map is None and state.due_at is not None:
                 draft.step(name, due_at=draft.now)
-        return start(draft, workflow, loaded)
+        return start(draft, loaded)
 
     with patch.object(scheduling, "_start_what_can", hasty):
         yield

@@ -322,7 +322,7 @@ def test_a_run_that_is_to_fail_is_explored_to_its_failure() -> None:
 
 
 def test_an_engine_that_forgets_who_was_interrupted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(draft: Draft, workflow: Workflow) -> None:
+    def nobody(draft: Draft) -> None:
         """Takes what the dead worker had begun for its own."""
 
     for module in (interruption, *_users_of(interruption.interrupt_all)):

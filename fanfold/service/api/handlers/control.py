@@ -10,7 +10,8 @@ from fanfold.engine.errors import LimitExceeded
 from fanfold.engine.payload import Json, Value, dump_payload, fingerprint
 from fanfold.engine.record.run import Operation, Run
 from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
-from fanfold.engine.rules.operations import check_signal, replayed
+from fanfold.engine.rules.kinds.wait_step import check_signal
+from fanfold.engine.rules.operations import replayed
 from fanfold.service.api import views
 from fanfold.service.api.access import Caller
 from fanfold.service.api.forking import Fork

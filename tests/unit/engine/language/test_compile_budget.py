@@ -13,9 +13,8 @@ import pytest
 
 from fanfold.adapters.memory import MemoryCatalog
 from fanfold.engine.errors import InvalidDocument
-from fanfold.engine.language import document_check as documents
 from fanfold.engine.language import expressions as query
-from fanfold.engine.language import templates
+from fanfold.engine.language import step_checks, templates
 from fanfold.engine.language.workflow import Workflow, check, load, version_of
 from fanfold.engine.ports import Registered
 from fanfold.service.settings import ClassSettings
@@ -55,7 +54,7 @@ def test_a_document_of_long_expressions_is_refused_once_they_have_too_many_parts
         return query.compile_expression(text)
 
     monkeypatch.setattr(templates, "compile_expression", counted)
-    monkeypatch.setattr(documents, "MAX_NODES", 100)
+    monkeypatch.setattr(step_checks, "MAX_NODES", 100)
     assert problems(a_document(1, ["${input.a.b.c}"] * 1_000)) == [
         " the document's expressions have more than 100 parts together, the limit"
     ]
@@ -66,7 +65,7 @@ def test_a_document_of_long_expressions_is_refused_once_they_have_too_many_parts
 
 
 def test_a_document_registered_when_there_was_no_bound_can_still_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_NODES", 1)
+    monkeypatch.setattr(step_checks, "MAX_NODES", 1)
     document = a_document(5)
     assert len(load(document, version=version_of(document), max_step_seconds=60.0).steps) == 5
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanfold.engine.language.map_step import Tolerance
 from fanfold.engine.language.maps import (
     Batch,
     ItemError,
     ItemResult,
     MapRecord,
-    Tolerance,
     batch_size,
     batches_json,
     digest,

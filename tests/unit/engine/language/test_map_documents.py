@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fanfold.engine.errors import InvalidDocument
-from fanfold.engine.language.maps import Tolerance, Via
-from fanfold.engine.language.workflow import Step, check
+from fanfold.engine.language.map_step import MapStep, Tolerance
+from fanfold.engine.language.maps import Via
+from fanfold.engine.language.workflow import check
 
 
 def step(**given: Any) -> dict[str, Any]:
@@ -16,9 +17,11 @@ def step(**given: Any) -> dict[str, Any]:
     return {"map": {key: value for key, value in mapped.items() if value is not ...}}
 
 
-def read(of_step: dict[str, Any]) -> Step:
+def read(of_step: dict[str, Any]) -> MapStep:
     document = {"name": "flow", "steps": {"first": {"task": "core.echo"}, "each": {"needs": ["first"], **of_step}}}
-    return check(document, name=None, tasks={"core.echo"}, classes={"model": 840}).steps["each"]
+    each = check(document, name=None, tasks={"core.echo"}, classes={"model": 840}).steps["each"]
+    assert isinstance(each, MapStep)
+    return each
 
 
 def problems(of_step: dict[str, Any]) -> dict[str, str]:
@@ -38,23 +41,21 @@ def test_a_map_says_what_it_goes_over_with_which_task_and_what_it_bears() -> Non
         )
         | {"timeout": "30s", "retry": {"max_attempts": 2}}
     )
-    assert read_step.map is not None
     assert (read_step.task, read_step.timeout_seconds, read_step.retry.max_attempts) == ("core.echo", 30, 2)
-    assert (read_step.map.max_concurrency, read_step.map.via) == (20, Via.STEP_FUNCTIONS)
-    assert read_step.map.tolerate == Tolerance(percent=5)
+    assert (read_step.max_concurrency, read_step.via) == (20, Via.STEP_FUNCTIONS)
+    assert read_step.tolerate == Tolerance(percent=5)
     assert read_step.reads == {"first"}
 
 
 def test_what_a_map_does_not_say_has_a_default() -> None:
     read_step = read(step())
-    assert read_step.map is not None
-    assert (read_step.map.max_concurrency, read_step.map.via, read_step.map.tolerate) == (40, Via.AUTO, Tolerance())
+    assert (read_step.max_concurrency, read_step.via, read_step.tolerate) == (40, Via.AUTO, Tolerance())
     assert read_step.input.source == "${item}"
     assert read_step.timeout_seconds == 240
 
 
 def test_a_list_in_the_document_can_be_gone_over() -> None:
-    assert read(step(over=["a", "${input.b}"])).map is not None
+    assert read(step(over=["a", "${input.b}"])).over.source == ["a", "${input.b}"]
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,12 @@ from hypothesis import strategies as st
 
 from fanfold.engine.errors import InvalidDocument
 from fanfold.engine.language import document_check as documents
-from fanfold.engine.language import map_check
+from fanfold.engine.language.calling import RETRY_KEYS, Jitter, OnInterrupt, RetryPolicy
 from fanfold.engine.language.duration import parse_duration
-from fanfold.engine.language.workflow import (
-    Jitter,
-    Join,
-    OnFailure,
-    OnInterrupt,
-    RetryPolicy,
-    Workflow,
-    canonical,
-    check,
-    load,
-    version_of,
-)
+from fanfold.engine.language.map_step import MAP_KEYS
+from fanfold.engine.language.step import Join, OnFailure
+from fanfold.engine.language.step_kinds import STEP_KEYS
+from fanfold.engine.language.workflow import Workflow, canonical, check, load, version_of
 
 TASKS = ("core.echo", "core.collect", "core.fold", "mock.model", "text.words", "bedrock.converse")
 CLASSES = {"model": 840.0, "harness": 3_600.0}
@@ -423,6 +415,6 @@ def test_the_docs_print_an_example_of_every_key() -> None:
     printed = printed_documents()
     steps = [step for document in printed for step in document["steps"].values()]
     assert {key for document in printed for key in document} == {*documents.DOCUMENT_KEYS}
-    assert {key for step in steps for key in step} == {*documents.STEP_KEYS}
-    assert {key for step in steps for key in step.get("map", {})} == {*map_check.MAP_KEYS}
-    assert {key for step in steps for key in step.get("retry", {})} == {*documents.RETRY_KEYS}
+    assert {key for step in steps for key in step} == {*STEP_KEYS}
+    assert {key for step in steps for key in step.get("map", {})} == {*MAP_KEYS}
+    assert {key for step in steps for key in step.get("retry", {})} == {*RETRY_KEYS}

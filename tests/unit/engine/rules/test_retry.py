@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fanfold.engine.language.workflow import Jitter, RetryPolicy
+from fanfold.engine.language.calling import Jitter, RetryPolicy
 from fanfold.engine.record.run import Reason, Status
 from fanfold.engine.rules.retry import LONGEST_ASKED, delay
 from tests.support.clock import START

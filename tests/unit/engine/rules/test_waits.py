@@ -11,7 +11,7 @@ from fanfold.engine.errors import KeyReused, SignalsFull, WrongState
 from fanfold.engine.payload import BlobRef
 from fanfold.engine.record.run import Reason, Status
 from fanfold.engine.rules.events import Keyed
-from fanfold.engine.rules.operations import MAX_SIGNALS
+from fanfold.engine.rules.kinds.wait_step import MAX_SIGNALS
 from tests.support.clock import START
 from tests.support.game import Game, a_flow
 

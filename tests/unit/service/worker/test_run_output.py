@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fanfold.engine.language import templates as expressions
+from fanfold.engine.language import template_nodes
 from fanfold.engine.language.expressions import TooLarge
 from fanfold.engine.language.templates import ExpressionError, compile_template
 from fanfold.engine.payload import dump
@@ -50,7 +50,7 @@ def test_no_more_of_a_large_output_is_written_than_passes_the_bound(monkeypatch:
         written.append(len(data))
         return data
 
-    monkeypatch.setattr(expressions, "dump", counted)
+    monkeypatch.setattr(template_nodes, "dump", counted)
     with pytest.raises(TooLarge, match="more than 4,000,000 bytes"):
         template.evaluate({"input": ["x" * 1_500_000]}, max_bytes=4_000_000)
     assert [size for size in written if size > 100] == [1_500_004]
