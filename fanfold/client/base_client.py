@@ -1,27 +1,71 @@
-"""What the two clients share: how a request is made, when it is repeated, how long one waits."""
+"""What the two clients share, which is all but how they send and sleep.
+
+A call is an `Exchange`: a generator that asks for a request to be sent or for a pause, and is told what came of it.
+It repeats what was refused for load (429, 502, 503, 504), failed in the gateway (a 500 that is no problem of
+the service's) or was not answered, as long as `patience_seconds` allows, and raises what is left as an
+exception of `fanfold.client.errors`.
+"""
 
 from __future__ import annotations
 
+import inspect
 import itertools
-import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from fanfold.client import calls
+from fanfold.client import answers, calls
 from fanfold.client.calls import Call
 from fanfold.client.errors import NotFanfold, NotReachable
-from fanfold.client.results import BatchResult, Registration, Run
+from fanfold.client.results import TERMINAL, BatchResult, Event, ListedRun, Run, WorkflowSummary
 
 if TYPE_CHECKING:
     import httpx
 
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
 T = TypeVar("T")
+
+LONGEST_WAIT_SECONDS = 20
+"""How long one request may be held: API Gateway cuts HTTP APIs at 30 s, and the answer must travel."""
+
+READ_TIMEOUT_SECONDS = 40.0
+"""Longer than API Gateway lets any request live, so its answer comes first."""
 
 QUICK_SECONDS = 1.0
 """A held request that comes back empty sooner than this was not held (the service is short of waiters)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send this request (httpx's arguments); what comes back is the response, or the `httpx.RequestError`."""
+
+    request: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait before going on."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Generic[T]):
+    """One thing of those that are listed or followed, for the caller."""
+
+    value: T
+
+
+Exchange = Generator[Send | Sleep, Any, T]
+"""A call that ends with a `T`."""
+
+Listing = Generator[Send | Sleep | Item[T], Any, None]
+"""A call, or several, that give one `T` after the other."""
 
 
 class Session:
@@ -43,56 +87,194 @@ class Session:
 
         return {
             "headers": self._headers,
-            "timeout": httpx.Timeout(calls.READ_TIMEOUT_SECONDS, connect=5.0),
+            "timeout": httpx.Timeout(READ_TIMEOUT_SECONDS, connect=5.0),
             "trust_env": not _is_local(self.url),  # a proxy can't reach this machine's own addresses
             "follow_redirects": True,  # answers over 5 MB come from the bucket
         }
 
-    def _request(self, call: Call[Any]) -> dict[str, Any]:
-        return {
-            "method": call.method,
-            "url": self.url + call.path,
-            "params": dict(call.query) or None,
-            "headers": dict(call.headers),
-            "content": call.body,
-        }
 
-    def _pause(self, attempt: int, *, since: float, answer: httpx.Response | None) -> float | None:
-        stated = calls.seconds_of(answer.headers.get("retry-after")) if answer is not None else None
-        return calls.pause_before_repeat(
-            attempt,
-            retry_after_seconds=stated,
-            spent_seconds=time.monotonic() - since,
-            patience_seconds=self.patience_seconds,
-            chance=random.random(),
-        )
+def ask(session: Session, call: Call[T]) -> Exchange[T]:
+    """One call, repeated where that may help."""
+    import httpx
 
-    def _pause_of_batch(self, results: list[BatchResult], attempt: int, *, since: float) -> float | None:
-        """Seconds until a batch is to be repeated as a whole; None when nothing in it asks for that, or it is too late.
+    request = {
+        "method": call.method,
+        "url": session.url + call.path,
+        "params": dict(call.query) or None,
+        "headers": dict(call.headers),
+        "content": call.body,
+    }
+    begin = time.monotonic()
+    attempt = 0
+    while True:
+        attempt += 1
+        answer: httpx.Response | httpx.RequestError = yield Send(request)
+        if isinstance(answer, httpx.Response):
+            stated = answers.seconds_of(answer.headers.get("retry-after"))
+            pause = _pause(session, attempt, since=begin, retry_after_seconds=stated)
+            if pause is None or not answers.comes_again(answer.status_code, answer.headers.get("content-type")):
+                return _value_of(call, answer)
+        elif isinstance(answer, httpx.TransportError):
+            pause = _pause(session, attempt, since=begin, retry_after_seconds=None)
+            if pause is None:
+                said = str(answer) or type(answer).__name__
+                raise NotReachable(f"no answer from {session.url}: {said}") from answer
+        else:  # redirected in a circle, or an answer that is not what it says
+            raise NotFanfold(f"{answer}: is {session.url} a Fanfold API's address?") from answer
+        yield Sleep(pause)
 
-        Repeating is safe: the keys make what was accepted a replay.
-        """
-        again = [result["problem"] for result in results if result["status"] in calls.REPEATED]
+
+def _value_of(call: Call[T], answer: httpx.Response) -> T:
+    return answers.value_of(
+        call,
+        url=str(answer.url.copy_with(query=None)).removesuffix(call.path),
+        status=answer.status_code,
+        body=answer.content,
+        retry_after=answer.headers.get("retry-after"),
+    )
+
+
+def _pause(session: Session, attempt: int, *, since: float, retry_after_seconds: float | None) -> float | None:
+    return answers.pause_before_repeat(
+        attempt,
+        retry_after_seconds=retry_after_seconds,
+        spent_seconds=time.monotonic() - since,
+        patience_seconds=session.patience_seconds,
+        chance=random.random(),
+    )
+
+
+def submit_many(
+    session: Session, runs: Iterable[Mapping[str, Any]], *, key: str | None = None
+) -> Exchange[list[BatchResult]]:
+    """Submit any number of runs, a hundred a call; each is `{workflow, input, …}`, as `submit` takes it.
+
+    Gives a result for each, in order: one that is refused spoils no other, and raises nothing. What is
+    refused for load is repeated as long as `patience_seconds` allows. With the same `key` and the
+    same runs again, they are the same runs.
+    """
+    results: list[BatchResult] = []
+    key = key or calls.made_up_key()
+    rest = iter(runs)
+    while batch := list(itertools.islice(rest, calls.BATCH)):
+        # No run's own key: those of the first hundred end at `key/99`.
+        results += yield from _submit_batch(session, batch, f"{key}/{len(results)}" if results else key)
+    return results
+
+
+def _submit_batch(session: Session, runs: list[Mapping[str, Any]], key: str) -> Exchange[list[BatchResult]]:
+    """Repeats a batch as a whole, which is safe: the keys make what was accepted a replay."""
+    begin = time.monotonic()
+    results: list[BatchResult] = []
+    for attempt in itertools.count(1):
+        found = yield from ask(session, calls.submit_batch(runs, key=key))
+        # What was accepted before stays as it was told first.
+        results = [old if "run" in old else new for old, new in zip(results or found, found, strict=True)]
+        again = [result["problem"] for result in results if result["status"] in answers.REPEATED]
         if not again:
-            return None
-        return calls.pause_before_repeat(
-            attempt,
-            retry_after_seconds=max((problem.get("retry_after", 0) for problem in again), default=0) or None,
-            spent_seconds=time.monotonic() - since,
-            patience_seconds=self.patience_seconds,
-            chance=random.random(),
-        )
-
-    def _not_reachable(self, error: Exception) -> NotReachable:
-        return NotReachable(f"no answer from {self.url}: {str(error) or type(error).__name__}")
-
-    def _astray(self, error: Exception) -> NotFanfold:
-        return NotFanfold(f"{error}: is {self.url} a Fanfold API's address?")
+            break
+        stated = max(problem.get("retry_after", 0) for problem in again) or None
+        pause = _pause(session, attempt, since=begin, retry_after_seconds=stated)
+        if pause is None:
+            break
+        yield Sleep(pause)
+    return results
 
 
-def comes_again(answer: httpx.Response) -> bool:
-    """Whether an answer asks to come again."""
-    return calls.comes_again(answer.status_code, answer.headers.get("content-type"))
+def wait(session: Session, run_id: str, *, timeout: float | None = None) -> Exchange[Run]:
+    """The run once it has ended. Raises TimeoutError when that takes longer than `timeout` seconds."""
+    begin = time.monotonic()
+    until = None if timeout is None else begin + timeout
+    while True:
+        asked = time.monotonic()
+        # Never held past the caller's own timeout.
+        held = LONGEST_WAIT_SECONDS if until is None else int(min(LONGEST_WAIT_SECONDS, max(0.0, until - asked)))
+        run = yield from ask(session, calls.get(run_id, wait=held))
+        if run["status"] in TERMINAL:
+            return run
+        now = time.monotonic()
+        if until is not None and now >= until:
+            raise TimeoutError(f"run {run['id']} is still {run['status']} after {timeout:g} s")
+        if now - asked < QUICK_SECONDS:
+            yield Sleep(0.25)
+
+
+def events(session: Session, run_id: str, *, after: int = 0, follow: bool = True) -> Listing[Event]:
+    """The run's journal after a `seq`, in order and without gaps; reconnects by itself.
+
+    With `follow` it ends when the run has, else with what is there now.
+    """
+    while True:
+        asked = time.monotonic()
+        held = LONGEST_WAIT_SECONDS if follow else 0
+        page = yield from ask(session, calls.events(run_id, after=after, wait=held))
+        for event in page["events"]:
+            after = event["seq"]
+            yield Item(event)
+        if page["end"] or not (follow or page["events"]):
+            return
+        if follow and not page["events"] and time.monotonic() - asked < QUICK_SECONDS:
+            yield Sleep(0.25)
+
+
+def runs(
+    session: Session,
+    *,
+    status: str | None = None,
+    workflow: str | None = None,
+    tags: list[str] | None = None,
+    page: int = 50,
+    cursor: str | None = None,
+) -> Listing[ListedRun]:
+    """All runs, newest first, read `page` at a time (1 to 200); after the one whose `cursor` is given.
+
+    `status` and `workflow` may name several, comma-separated; each of `tags` is `name` or `name=value`, and
+    all must hold. Raises `Invalid` for a filter that makes no sense, and for another listing's cursor.
+    """
+    while True:
+        call = calls.runs(status=status, workflow=workflow, tags=tags or [], limit=page, cursor=cursor)
+        found = yield from ask(session, call)
+        yield from map(Item, found["runs"])
+        cursor = found["next_cursor"]
+        if cursor is None:
+            return
+
+
+def workflows(session: Session, *, page: int = 50) -> Listing[WorkflowSummary]:
+    """The current version of every workflow, by name, read `page` at a time (1 to 200)."""
+    cursor = None
+    while True:
+        found = yield from ask(session, calls.workflows(limit=page, cursor=cursor))
+        yield from map(Item, found["workflows"])
+        cursor = found["next_cursor"]
+        if cursor is None:
+            return
+
+
+def asking(make: Callable[P, Call[T]]) -> Callable[Concatenate[Session, P], Exchange[T]]:
+    """A call as an exchange."""
+
+    def exchange(session: Session, /, *args: P.args, **given: P.kwargs) -> Exchange[T]:
+        return ask(session, make(*args, **given))
+
+    found = inspect.signature(make)
+    parameters = [inspect.Parameter("session", inspect.Parameter.POSITIONAL_OR_KEYWORD), *found.parameters.values()]
+    update_wrapper(exchange, make)
+    exchange.__signature__ = found.replace(parameters=parameters)  # type: ignore[attr-defined]  # inspect's protocol
+    return exchange
+
+
+def method_of(method: F, exchange: Callable[..., Any], answer: str = "{}") -> F:
+    """`method` with the words and the signature of the exchange that it carries out: for help() and editors."""
+    update_wrapper(method, exchange)
+    found = inspect.signature(exchange)
+    first, *others = found.parameters.values()
+    value = str(found.return_annotation).partition("[")[2][:-1]
+    signature = found.replace(
+        parameters=[first.replace(name="self", annotation=first.empty), *others], return_annotation=answer.format(value)
+    )
+    method.__signature__ = signature  # type: ignore[attr-defined]  # likewise
+    return method
 
 
 def _is_local(url: str) -> bool:
@@ -108,70 +290,3 @@ def check_address(url: str) -> None:
         sound = False
     if not sound or not url.isprintable() or " " in url or parts.query or parts.fragment:
         raise ValueError(f"{url[:200]!r} is no API's address: https:// (or http://), a host and perhaps a path")
-
-
-def value_of(call: Call[T], answer: httpx.Response) -> T:
-    """What an answer carries; raises what `calls.value_of` does."""
-    return calls.value_of(
-        call,
-        url=str(answer.url.copy_with(query=None)).removesuffix(call.path),
-        status=answer.status_code,
-        body=answer.content,
-        retry_after=answer.headers.get("retry-after"),
-    )
-
-
-def registration(document: Mapping[str, Any] | str | bytes, name: str | None) -> Call[Registration]:
-    """A document as it is given: a mapping goes as JSON, text as the YAML it is (JSON is YAML)."""
-    if isinstance(document, Mapping):
-        stated = document.get("name")
-        return calls.apply(_chosen(name, stated), json.dumps(document, allow_nan=False), media_type="application/json")
-    text = document.encode("utf-8") if isinstance(document, str) else document
-    stated = None
-    if name is None:
-        # The service's own parser, so that both find the same name.
-        from fanfold.text.document_text import MalformedText, from_text
-
-        try:
-            parsed = from_text(text)
-        except MalformedText as error:
-            raise ValueError(f"the document is not YAML: {error}") from error
-        stated = parsed.get("name") if isinstance(parsed, dict) else None
-    return calls.apply(_chosen(name, stated), text, media_type="application/yaml")
-
-
-def _chosen(name: str | None, stated: object) -> str:
-    chosen = name or stated
-    if not isinstance(chosen, str):
-        raise ValueError("the document has no `name`")
-    return chosen
-
-
-def batches(runs: Iterable[Mapping[str, Any]], key: str) -> Iterator[tuple[list[Mapping[str, Any]], str]]:
-    """The runs a hundred at a time, each hundred with a key of its own: the first with `key` itself."""
-    rest = iter(runs)
-    for number in itertools.count():
-        batch = list(itertools.islice(rest, calls.BATCH))
-        if not batch:
-            return
-        # No run's own key: those of the first hundred end at `key/99`.
-        yield batch, f"{key}/{number * calls.BATCH}" if number else key
-
-
-def merged(before: list[BatchResult], after: list[BatchResult]) -> list[BatchResult]:
-    """The results of a batch that was repeated: what was accepted before stays as it was told first."""
-    return [old if "run" in old else new for old, new in zip(before or after, after, strict=True)]
-
-
-def hold(begin: float, timeout: float | None) -> int:
-    """Seconds the next read may be held: never past the caller's own timeout."""
-    if timeout is None:
-        return calls.LONGEST_WAIT_SECONDS
-    left = timeout - (time.monotonic() - begin)
-    return int(min(calls.LONGEST_WAIT_SECONDS, max(0.0, left)))
-
-
-def check_time(run: Run, begin: float, timeout: float | None) -> None:
-    """Raises TimeoutError when the caller's timeout has passed."""
-    if timeout is not None and time.monotonic() - begin >= timeout:
-        raise TimeoutError(f"run {run['id']} is still {run['status']} after {timeout:g} s")

@@ -1,20 +1,19 @@
-"""Every call of the HTTP API as a value, and the rule for repeating one: what both clients share.
+"""Every call of the HTTP API as a value, and the rule for repeating one. Both clients have a method for each.
 
-All calls here may be repeated: reads by nature, `PUT` because it registers a hash, a submission
-because it carries an idempotency key of its own.
+All calls here may be repeated: reads, cancel, pause and resume by nature, `PUT` because it registers a hash, the others
+because they carry an idempotency key: the caller's, or one made up here.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from fanfold.client.errors import NotFanfold, problem
 from fanfold.client.results import (
     Accepted,
     BatchResult,
@@ -24,31 +23,17 @@ from fanfold.client.results import (
     Registration,
     Run,
     RunPage,
+    SignalReceipt,
     WorkflowPage,
     WorkflowVersions,
 )
 
 T = TypeVar("T")
 
-LONGEST_WAIT_SECONDS = 20
-"""How long one request may be held: API Gateway cuts HTTP APIs at 30 s, and the answer must travel."""
-
-READ_TIMEOUT_SECONDS = 40.0
-"""Longer than API Gateway lets any request live, so its answer comes first."""
-
 BATCH = 100
 """How many runs one call takes."""
 
-REPEATED = frozenset({429, 502, 503, 504})
-"""Answers that ask to come again."""
-
-PROBLEM = "application/problem+json"
-"""The media type of all that the service itself says when it says no."""
-
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-
-_NOBODYS = frozenset({404, 405, 410, 501})
-"""What other servers answer to paths and methods they do not know; from this service they come with a problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +52,10 @@ class Call(Generic[T]):
     unwrap: bool = False
 
 
+UNCHANGED: Any = object()
+"""A fork's input that is the old run's own: null would be an input too."""
+
+
 def keyed(key: str) -> Mapping[str, str]:
     """The header of an idempotency key. Raises ValueError for one that no header can carry."""
     if not _KEY.fullmatch(key):
@@ -74,29 +63,62 @@ def keyed(key: str) -> Mapping[str, str]:
     return {"idempotency-key": key}
 
 
+def made_up_key() -> str:
+    """An idempotency key that nobody else has."""
+    return uuid.uuid4().hex
+
+
 def health() -> Call[Health]:
-    """Is the service there (no token needed)."""
+    """Whether the service is there. Needs no token."""
     return Call(method="GET", path="v1/health", has="status")
 
 
-def apply(name: str, document: str | bytes, *, media_type: str) -> Call[Registration]:
-    """Register a workflow document, `application/json` or `application/yaml`."""
-    data = document.encode() if isinstance(document, str) else document
-    path = f"v1/workflows/{quote(name, safe='')}"
-    return Call(method="PUT", path=path, has="version", headers={"content-type": media_type}, body=data)
+def apply(document: Mapping[str, Any] | str | bytes, *, name: str | None = None) -> Call[Registration]:
+    """Register a workflow: a mapping, or YAML or JSON text.
+
+    Raises `Invalid` with every reason at once, ValueError when the document has no name.
+    """
+    if isinstance(document, Mapping):
+        stated = document.get("name")
+        media_type, body = "application/json", json.dumps(document, allow_nan=False).encode()
+    else:
+        stated = None if name else _stated_name(document)
+        media_type, body = "application/yaml", document.encode() if isinstance(document, str) else document
+    chosen = name or stated
+    if not isinstance(chosen, str):
+        raise ValueError("the document has no `name`")
+    path = f"v1/workflows/{quote(chosen, safe='')}"
+    return Call(method="PUT", path=path, has="version", headers={"content-type": media_type}, body=body)
 
 
-def submission(
+def _stated_name(text: str | bytes) -> object:
+    # The service's own parser, so that both find the same name.
+    from fanfold.text.document_text import MalformedText, from_text
+
+    try:
+        parsed = from_text(text.encode() if isinstance(text, str) else text)
+    except MalformedText as error:
+        raise ValueError(f"the document is not YAML: {error}") from error
+    return parsed.get("name") if isinstance(parsed, dict) else None
+
+
+def submit(
     workflow: str,
-    input: Any,
+    input: Any = None,
     *,
-    version: str | None,
-    lane: str | None,
-    priority: int | None,
-    tags: Mapping[str, str] | None,
-    delay: str | float | None,
-) -> Mapping[str, Any]:
-    """A run to be submitted; what is None is left to the service's default."""
+    key: str | None = None,
+    version: str | None = None,
+    lane: str | None = None,
+    priority: int | None = None,
+    tags: Mapping[str, str] | None = None,
+    delay: str | float | None = None,
+) -> Call[Accepted]:
+    """Submit a run. With the same `key` again it is the same run; without one the client makes one up.
+
+    `priority` (0 to 9) stands instead of a `lane`; `delay` is seconds, or a duration such as `30s`.
+    Raises `Refused` when there is no room, `NotFound` for an unknown workflow, `StateConflict`
+    for a key that came before with another body, ValueError for a key that is not 1–255 visible ASCII characters.
+    """
     wanted = {
         "workflow": workflow,
         "input": input,
@@ -106,34 +128,22 @@ def submission(
         "tags": tags,
         "delay": delay,
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    run = {name: value for name, value in wanted.items() if value is not None}
+    return _post("v1/runs", run, has="id", key=key or made_up_key())
 
 
-def submit(run: Mapping[str, Any], *, key: str) -> Call[Accepted]:
-    """Submit a run under an idempotency key."""
-    return Call(
-        method="POST",
-        path="v1/runs",
-        has="id",
-        headers={"content-type": "application/json", **keyed(key)},
-        body=json.dumps(run, allow_nan=False).encode(),
-    )
-
-
-def submit_many(runs: Sequence[Mapping[str, Any]], *, key: str) -> Call[list[BatchResult]]:
+def submit_batch(runs: Sequence[Mapping[str, Any]], *, key: str) -> Call[list[BatchResult]]:
     """Submit at most 100 runs; the one at position i gets the idempotency key `key/i`."""
-    return Call(
-        method="POST",
-        path="v1/runs/batch",
-        has="results",
-        unwrap=True,
-        headers={"content-type": "application/json", **keyed(key)},
-        body=json.dumps({"runs": list(runs)}, allow_nan=False).encode(),
-    )
+    return _post("v1/runs/batch", {"runs": list(runs)}, has="results", unwrap=True, key=key)
 
 
-def get(run_id: str, *, wait: int, steps: str | None = None, inline: bool = False, progress: bool = False) -> Call[Run]:
-    """Read a run, holding the answer up to `wait` seconds until it has ended; `progress` counts its open maps."""
+def get(
+    run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False, progress: bool = False
+) -> Call[Run]:
+    """The run as it is, or as it has become within `wait` seconds (at most 25) if it ends by then.
+
+    With `progress` the items of its open maps are counted, which costs the service a read for each.
+    """
     query = {"wait": str(wait)} if wait else {}
     if steps is not None:
         query["steps"] = steps
@@ -141,13 +151,13 @@ def get(run_id: str, *, wait: int, steps: str | None = None, inline: bool = Fals
         query["inline"] = "true"
     if progress:
         query["progress"] = "true"
-    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}", has="id", query=query)
+    return Call(method="GET", path=_run(run_id), has="id", query=query)
 
 
 def events(run_id: str, *, after: int, wait: int) -> Call[EventPage]:
     """The journal after a `seq`, holding the answer up to `wait` seconds until there is something."""
     query = {"after": str(after), "limit": "200"} | ({"wait": str(wait)} if wait else {})
-    return Call(method="GET", path=f"v1/runs/{quote(run_id, safe='')}/events", has="events", query=query)
+    return Call(method="GET", path=_run(run_id, "/events"), has="events", query=query)
 
 
 def runs(*, status: str | None, workflow: str | None, tags: list[str], limit: int, cursor: str | None) -> Call[RunPage]:
@@ -157,14 +167,61 @@ def runs(*, status: str | None, workflow: str | None, tags: list[str], limit: in
     return Call(method="GET", path="v1/runs", has="runs", query={**query, "limit": str(limit)})
 
 
+def cancel(run_id: str) -> Call[Run]:
+    """Cancel the run: what runs is told to stop. Raises `StateConflict` when it ended otherwise."""
+    return Call(method="POST", path=_run(run_id, "/cancel"), has="id")
+
+
+def pause(run_id: str) -> Call[Run]:
+    """Start no new step of the run, and let its deadlines stand still. Raises `StateConflict` when it has ended."""
+    return Call(method="POST", path=_run(run_id, "/pause"), has="id")
+
+
+def resume(run_id: str) -> Call[Run]:
+    """Let a paused run go on. Raises `StateConflict` when it has ended."""
+    return Call(method="POST", path=_run(run_id, "/resume"), has="id")
+
+
+def redrive(run_id: str, *, key: str | None = None) -> Call[Run]:
+    """Let a failed or cancelled run go on; what succeeded keeps its result.
+
+    With the same `key` again it is the same redrive. Raises `StateConflict` for a run in another state.
+    """
+    return Call(method="POST", path=_run(run_id, "/redrive"), has="id", headers=keyed(key or made_up_key()))
+
+
+def signal(run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> Call[SignalReceipt]:
+    """Give the run a signal: `payload`, any JSON, becomes the output of the wait that takes it.
+
+    With the same `key` again it is the same signal. Raises `StateConflict` when the run has ended or
+    holds a hundred signals nobody took.
+    """
+    return _post(_run(run_id, f"/signals/{quote(name, safe='')}"), payload, has="seq", key=key or made_up_key())
+
+
+def fork(
+    run_id: str, from_step: str, *, input: Any = UNCHANGED, version: str | None = None, key: str | None = None
+) -> Call[Accepted]:
+    """Start a new run that takes over everything that is not downstream of `from_step`.
+
+    Raises `Invalid` for a step there is none of, `Refused` when there is no room.
+    """
+    body: dict[str, Any] = {"from_step": from_step}
+    if input is not UNCHANGED:
+        body["input"] = input
+    if version is not None:
+        body["version"] = version
+    return _post(_run(run_id, "/fork"), body, has="id", key=key or made_up_key())
+
+
 def workflows(*, limit: int, cursor: str | None) -> Call[WorkflowPage]:
     """One page of workflows, by name."""
     query = {"limit": str(limit)} | ({"cursor": cursor} if cursor else {})
     return Call(method="GET", path="v1/workflows", has="workflows", query=query)
 
 
-def workflow(name: str, *, version: str | None) -> Call[WorkflowVersions]:
-    """One workflow's document."""
+def workflow(name: str, *, version: str | None = None) -> Call[WorkflowVersions]:
+    """A workflow's document, current or of one version, and all its versions. Raises `NotFound`."""
     query = {} if version is None else {"version": version}
     return Call(method="GET", path=f"v1/workflows/{quote(name, safe='')}", has="document", query=query)
 
@@ -174,50 +231,16 @@ def queues() -> Call[list[Queue]]:
     return Call(method="GET", path="v1/queues", has="queues", unwrap=True)
 
 
-def value_of(call: Call[T], *, url: str, status: int, body: bytes, retry_after: str | None) -> T:
-    """The JSON that an answer from `url` carries.
-
-    Raises the `Problem` it states instead, `NotFanfold` for what this service never answers.
-    """
-    try:
-        value = json.loads(body) if body else None
-    except ValueError as error:
-        if status < 400 or status in _NOBODYS:
-            raise NotFanfold(f"the answer is not JSON: is {url} a Fanfold API's address?") from error
-        value = None
-    if status in _NOBODYS and not (isinstance(value, Mapping) and "title" in value):
-        raise NotFanfold(f"HTTP {status}, and no word of why: is {url} a Fanfold API's address?")
-    if status >= 400:
-        raise problem(status, value, retry_after_seconds=seconds_of(retry_after))
-    if not (isinstance(value, Mapping) and call.has in value):
-        raise NotFanfold(f"the answer has no {call.has!r}: is {url} a Fanfold API's address?")
-    return cast(T, value[call.has] if call.unwrap else value)  # the API's contract says that this call's answer is a T
+def _run(run_id: str, rest: str = "") -> str:
+    return f"v1/runs/{quote(run_id, safe='')}{rest}"
 
 
-def comes_again(status: int, media_type: str | None) -> bool:
-    """Whether an answer asks to come again: in so many words, or as a 500 that is a gateway's and not the service's.
-
-    API Gateway's HTTP APIs answer 500 when a function was killed, or could not read the token.
-    """
-    return status in REPEATED or (status == 500 and (media_type or "").partition(";")[0].strip() != PROBLEM)
-
-
-def seconds_of(retry_after: str | None) -> int | None:
-    """A `Retry-After` in whole seconds; None when absent or a date (which this service never sends)."""
-    try:
-        return max(0, ceil(float(retry_after))) if retry_after else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def pause_before_repeat(
-    attempt: int, *, retry_after_seconds: float | None, spent_seconds: float, patience_seconds: float, chance: float
-) -> float | None:
-    """Seconds to wait before try `attempt + 1` (attempts count from 1), or None to give up.
-
-    Obeys `Retry-After`, else doubles from 0.1 s to 5 s; `chance` in [0, 1) spreads clients out.
-    It gives up at once when the pause would pass the caller's patience: waiting for nothing helps nobody.
-    """
-    backoff = min(5.0, 0.1 * 2 ** min(attempt - 1, 6)) * (0.5 + chance)
-    pause = backoff if retry_after_seconds is None else retry_after_seconds + 0.1 * chance
-    return pause if spent_seconds + pause <= patience_seconds else None
+def _post(path: str, body: Any, *, has: str, key: str, unwrap: bool = False) -> Call[Any]:
+    return Call(
+        method="POST",
+        path=path,
+        has=has,
+        unwrap=unwrap,
+        headers={"content-type": "application/json", **keyed(key)},
+        body=json.dumps(body, allow_nan=False).encode(),
+    )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fanfold.client import operations
+from fanfold.client.calls import UNCHANGED
 from fanfold.client.results import Run
 from fanfold.client.sync_client import Client
 from fanfold.commands import output
@@ -65,7 +65,7 @@ def fork(
     json_: JsonFlag = False,
 ) -> None:
     """Start a new run that takes over what an old one has done; prints its id."""
-    value = operations.UNCHANGED if input_ is None else json_of(input_, "--input")
+    value = UNCHANGED if input_ is None else json_of(input_, "--input")
     with output.client() as client:
         accepted = client.fork(run_id, from_step, input=value, version=version, key=key)
     if json_:

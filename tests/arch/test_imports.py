@@ -124,7 +124,7 @@ def test_the_client_and_its_command_line_work_without_what_only_the_extras_insta
         "    kind('https://example.org/api', 'ff_token')\n"
         "from fanfold.client import calls\n"
         "from fanfold.commands import command_line as cli\n"
-        "print(calls.submit({'workflow': 'tiny'}, key='k').path, cli.main(['--version']))\n"
+        "print(calls.submit('tiny', key='k').path, cli.main(['--version']))\n"
     )
     assert python(code).split() == ["fanfold", VERSION, "v1/runs", "0"]
 

@@ -20,7 +20,7 @@ from fanfold import (
     ServiceFailure,
     StateConflict,
 )
-from fanfold.client.calls import pause_before_repeat, seconds_of
+from fanfold.client.answers import pause_before_repeat, seconds_of
 from fanfold.client.results import BatchResult, Run
 
 Answer = httpx.Response | Exception

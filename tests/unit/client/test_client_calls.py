@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -82,6 +83,21 @@ def test_a_problem_is_the_object_it_came_as() -> None:
         "detail": "What happened.",
         "errors": [{"pointer": "/a", "detail": "b"}],
     }
+
+
+def test_both_clients_have_the_same_calls_with_their_words_and_signatures() -> None:
+    here, there = (
+        {name: method for name, method in vars(kind).items() if not name.startswith("_") and name != "close"}
+        for kind in (Client, AsyncClient)
+    )
+    assert set(here) == set(there) >= {"submit", "submit_many", "wait", "events", "fork"}
+    for name, method in here.items():
+        assert method.__doc__, name
+        assert method.__doc__ == there[name].__doc__
+        assert inspect.signature(method).parameters == inspect.signature(there[name]).parameters
+    assert str(inspect.signature(Client.wait)) == "(self, run_id: 'str', *, timeout: 'float | None' = None) -> 'Run'"
+    assert str(inspect.signature(AsyncClient.workflows)).endswith("-> 'AsyncIterator[WorkflowSummary]'")
+    assert inspect.iscoroutinefunction(AsyncClient.wait)
 
 
 def test_the_package_offers_what_it_lists_and_nothing_else() -> None:

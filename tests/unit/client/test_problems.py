@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fanfold.client.calls import pause_before_repeat
+from fanfold.client.answers import pause_before_repeat
 from fanfold.client.errors import NotFanfold, NotReachable, Problem, problem
 
 STATUSES = (400, 401, 403, 404, 409, 413, 418, 422, 429, 500, 503)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fanfold.client.calls import READ_TIMEOUT_SECONDS
+from fanfold.client.base_client import READ_TIMEOUT_SECONDS
 from fanfold.local.guard import Message, Receive, Scope, Send
 from fanfold.local.turns import HELD_PATIENCE_SECONDS, PATIENCE_SECONDS, taking_turns
 from fanfold.service.api.request_models import MAX_WAIT_SECONDS
