@@ -1,4 +1,4 @@
-"""Waits and maps for the random workflows of a schedule: some of a document's steps become one."""
+"""Waits, maps and fails for the random workflows of a schedule: some of a document's steps become one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from tests.support.clock import START
 SIGNALS = ("go", "ok")
 """The signals' names. Few, so that waits of one name meet in a run."""
 
+FAIL = {"message": "no more of ${input.marker}", "type": "refused"}
+"""What a step ends its run with, where it does."""
+
 OF_TASKS = ("task", "input", "retry", "timeout")
 
 
 def enriched(rng: random.Random, document: dict[str, Any]) -> dict[str, Any]:
-    """The document, some of whose steps wait or map now."""
+    """The document, some of whose steps wait, map or fail now."""
     steps = {name: _changed(rng, body) for name, body in document["steps"].items()}
     # A wait's own time is at most its run's.
     time = {"timeout": "450s"} if "timeout" in document else {}
@@ -28,6 +31,8 @@ def _changed(rng: random.Random, body: dict[str, Any]) -> dict[str, Any]:
         return {**{key: value for key, value in body.items() if key not in OF_TASKS}, "wait": _wait(rng)}
     if lot < 0.55:
         return {**{key: value for key, value in body.items() if key not in ("task", "input")}, "map": _map(rng, body)}
+    if lot > 0.96:
+        return {**{key: value for key, value in body.items() if key not in (*OF_TASKS, "on_failure")}, "fail": FAIL}
     return body
 
 

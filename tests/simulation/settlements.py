@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fanfold.engine.language.fail_step import FailStep
 from fanfold.engine.language.map_step import MapStep
 from fanfold.engine.language.wait_step import WaitStep
 from fanfold.engine.ports import RunKey
-from fanfold.engine.record.run import Reason, Run, Status, StepState, StepStatus
+from fanfold.engine.record.run import Failure, Reason, Run, Status, StepState, StepStatus
 
 if TYPE_CHECKING:
     from fanfold.engine.language.step_kinds import Step
@@ -59,6 +60,8 @@ class Settlements:
     def _failed(self, run: Run, step: Step, state: StepState) -> None:
         if isinstance(step, WaitStep):
             return self._audit.moves.missed(run, step, state)
+        if isinstance(step, FailStep):
+            return self._refused(run, step, state)
         if state.error is not None and state.error.type == "timeout_over_limit":
             most = self._audit.simulation.author.settings.classes[run.class_name].max_step_seconds
             return self._hold(step.timeout_seconds > most, "a step fails as too long where it is", step.name)
@@ -66,6 +69,15 @@ class Settlements:
             return self._audit.maps.failed(run, step, state)
         kind = "" if state.error is None else state.error.type
         return self._hold(kind in REAL_FAULTS, "a step fails by itself", f"{step.name}: {state.error}")
+
+    def _refused(self, run: Run, step: FailStep, state: StepState) -> None:
+        """A fail step says what its document does, of its own run, and its run has failed with just that."""
+        marker = self._value(run, run.input)["marker"]
+        error = Failure(type=step.type, message=f"no more of {marker}")
+        self._hold(state.error == error, "data stays with its run", f"{step.name}: {state.error}")
+        # While it was being cancelled, its holder cancelled it.
+        ended = (run.status is Status.FAILED and run.error == error) or run.status is Status.CANCELLED
+        self._hold(ended, "a fail ends its run", f"{run.status} {run.error}")
 
     def _taken(self, run: Run, name: str, state: StepState) -> None:
         """A fork has taken a step over: as it was in the run it goes on from, at some time."""

@@ -50,7 +50,7 @@ LIMITS = EngineLimits(
 def a_flow(steps: dict[str, Any], **given: Any) -> Workflow:
     """A workflow of these steps; each is a document's, a task's `task` and `timeout` may be left out."""
     task = {"task": "probe.play", "timeout": "60s"}
-    full = {name: step if {"wait", "map"} & step.keys() else {**task, **step} for name, step in steps.items()}
+    full = {name: step if {"wait", "map", "fail"} & step.keys() else {**task, **step} for name, step in steps.items()}
     document = {"name": "flow", "steps": full, **given}
     return check(document, name=None, tasks=registry.names(chaos=True), classes={"model": 840})
 

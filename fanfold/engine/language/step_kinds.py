@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fanfold.engine.errors import InvalidDocument, ValidationIssue
+from fanfold.engine.language.fail_step import FAIL, FailStep
 from fanfold.engine.language.map_step import MAP, MapStep
 from fanfold.engine.language.step import StepKind
 from fanfold.engine.language.task_step import TASK, TaskStep
 from fanfold.engine.language.wait_step import WAIT, WaitStep
 from fanfold.engine.payload import Json
 
-Step = TaskStep | MapStep | WaitStep
+Step = TaskStep | MapStep | WaitStep | FailStep
 
-KINDS: tuple[StepKind[Step], ...] = (TASK, MAP, WAIT)
+KINDS: tuple[StepKind[Step], ...] = (TASK, MAP, WAIT, FAIL)
 """In the order in which sentences name them."""
 
 STEP_KEYS = (*(kind.key for kind in KINDS), "needs", "join", "when", "on_failure", "input", "timeout", "retry")

@@ -99,7 +99,7 @@ def _join(node: Text, scope: Mapping[str, Json], budget: Budget) -> str:
     texts: list[str] = []
     length = 0
     for part in node.parts:
-        texts.append(part if isinstance(part, str) else _as_text(part.evaluate(scope, budget), budget))
+        texts.append(part if isinstance(part, str) else as_text(part.evaluate(scope, budget), budget))
         length += len(texts[-1])
         if length > MAX_TEXT:
             raise ExpressionError(f"the text grows over {MAX_TEXT:,} characters")
@@ -107,7 +107,7 @@ def _join(node: Text, scope: Mapping[str, Json], budget: Budget) -> str:
     return "".join(texts)
 
 
-def _as_text(value: Json, budget: Budget) -> str:
+def as_text(value: Json, budget: Budget) -> str:
     """A value inside other text: strings as they are, null as nothing, others as compact JSON."""
     if isinstance(value, str):
         return value

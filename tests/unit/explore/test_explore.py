@@ -17,7 +17,7 @@ import pytest
 
 from fanfold.commands.command_line import main
 from fanfold.engine.language.workflow import Workflow
-from fanfold.engine.record.run import Run, Status, StepStatus
+from fanfold.engine.record.run import Failure, Run, Status, StepStatus
 from fanfold.engine.rules import interruption
 from fanfold.engine.rules.draft import Draft
 from fanfold.explore import Effect, Exploration, WrongEnds, explore
@@ -316,6 +316,21 @@ def test_a_run_that_is_to_fail_is_explored_to_its_failure() -> None:
     found.must_be_right()
     assert (found.end, len(found.points) > 10) == ("failed (step_failed)", True)
     assert "expected was failed" in " ".join(said(explore(EXAMPLES / "tiny.yaml", ends=Status.FAILED)))
+
+
+def test_a_run_whose_step_refuses_it_is_explored_to_that_failure() -> None:
+    steps = {
+        "work": {"task": "core.echo", "input": {"n": 1}},
+        "refuse": {"fail": {"message": "no: ${steps.work.output.n}", "type": "refused"}, "needs": ["work"]},
+        "never": {"task": "core.echo", "needs": ["refuse"]},
+    }
+    seen = []
+    found = explore(
+        {"name": "refused", "steps": steps}, ends=Status.FAILED, check=lambda run, effects: seen.append(run.error)
+    )
+    found.must_be_right()
+    assert len(found.points) > 10
+    assert set(seen) == {Failure(type="refused", message="no: 1")}
 
 
 # --- an engine that is broken -----------------------------------------------------------------

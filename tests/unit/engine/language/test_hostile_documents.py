@@ -62,6 +62,7 @@ STEPS = st.fixed_dictionaries(
         "timeout": st.sampled_from(["5s", "1m", "400d"]) | GARBAGE,
         "map": GARBAGE,
         "wait": GARBAGE,
+        "fail": st.fixed_dictionaries({"message": WORDS}, optional={"type": LEAVES}) | GARBAGE,
     },
 )
 DOCUMENTS = st.fixed_dictionaries(

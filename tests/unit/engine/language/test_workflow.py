@@ -19,6 +19,7 @@ from fanfold.engine.errors import InvalidDocument
 from fanfold.engine.language import document_check as documents
 from fanfold.engine.language.calling import RETRY_KEYS, Jitter, OnInterrupt, RetryPolicy
 from fanfold.engine.language.duration import parse_duration
+from fanfold.engine.language.fail_step import FAIL_KEYS
 from fanfold.engine.language.map_step import MAP_KEYS
 from fanfold.engine.language.step import Join, OnFailure
 from fanfold.engine.language.step_kinds import STEP_KEYS
@@ -195,7 +196,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         (a_document({"A b": a_step()}), "/steps/A b", "a step's name is"),
         (a_document({"a/~": a_step()}), "/steps/a~1~0", "a step's name is"),
         (a_document({"a": "core.echo"}), "/steps/a", "a step is an object, not a text"),
-        (a_document({"a": {}}), "/steps/a", "exactly one of `task`, `map` and `wait`; this one has none"),
+        (a_document({"a": {}}), "/steps/a", "exactly one of `task`, `map`, `wait` and `fail`; this one has none"),
         (a_document({"a": a_step(wait={})}), "/steps/a", "this one has `task` and `wait`"),
         (a_document({"a": {"map": {}}}), "/steps/a/map", "`over` is missing"),
         (a_document({"a": {"wait": {}}}), "/steps/a/wait", "exactly one of `for`, `until` and `signal`"),
@@ -211,6 +212,14 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         (a_document({"a": {"wait": {"for": "1s", "timeout": "2s"}}}), "/steps/a/wait/timeout", "only a wait for a"),
         (a_document({"a": {"wait": {"signal": "s", "timeout": "9d"}}}), "/steps/a/wait/timeout", "whole run's timeout"),
         (a_document({"a": {"wait": {"for": "1s"}, "input": 1}}), "/steps/a/input", "a wait calls no task"),
+        (a_document({"a": {"fail": "no"}}), "/steps/a/fail", "must be an object, not a text"),
+        (a_document({"a": {"fail": {}}}), "/steps/a/fail", "`message` is missing: what the run's error says"),
+        (a_document({"a": {"fail": {"message": 7}}}), "/steps/a/fail/message", "must be a text, not a number"),
+        (a_document({"a": {"fail": {"message": "", "type": "a b"}}}), "/steps/a/fail/type", "an error's type is"),
+        (a_document({"a": {"fail": {"message": "", "code": 1}}}), "/steps/a/fail/code", "unknown key"),
+        (a_document({"a": {"fail": {"message": "${steps.b.output}"}}}), "/steps/a/fail/message", "no step `b`"),
+        (a_document({"a": {"fail": {"message": ""}, "retry": {}}}), "/steps/a/retry", "a fail calls no task"),
+        (a_document({"a": {"fail": {"message": ""}, "on_failure": "fail"}}), "/steps/a/on_failure", "a fail ends"),
         (a_document({"a": {"wait": {"for": "1s"}, "retry": {}}}), "/steps/a/retry", "a wait calls no task"),
         (a_document({"a": {"wait": {"for": "1s"}, "timeout": "1s"}}), "/steps/a/timeout", "stands inside `wait`"),
         (a_document({"a": {"wait": {"form": "1s"}}}), "/steps/a/wait/form", "did you mean `for`"),
@@ -417,4 +426,5 @@ def test_the_docs_print_an_example_of_every_key() -> None:
     assert {key for document in printed for key in document} == {*documents.DOCUMENT_KEYS}
     assert {key for step in steps for key in step} == {*STEP_KEYS}
     assert {key for step in steps for key in step.get("map", {})} == {*MAP_KEYS}
+    assert {key for step in steps for key in step.get("fail", {})} == {*FAIL_KEYS}
     assert {key for step in steps for key in step.get("retry", {})} == {*RETRY_KEYS}

@@ -32,6 +32,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "after": {"needs": ["task"], "join": "settled", "retry": {"max_attempts": 2, "backoff": "1s"}},
     "more": {"wait": {"for": "15s"}, "needs": ["timer"]},
     "last": {"needs": ["each", "gate"], "join": "any"},
+    "refuse": {"fail": {"message": "no more"}, "needs": ["after", "more"], "join": "settled"},
 }
 BY_OTHERS = (4, 5, 6, 8)
 """The moves that the run's holder does not make."""
