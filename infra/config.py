@@ -37,7 +37,7 @@ LEAST_MARGIN_SECONDS = 25
 BEGIN_SECONDS = 20
 """What a function has, beside its longest step and its margin, until the step begins: for claims and inputs."""
 _STAGE = re.compile(r"[a-z][a-z0-9-]{0,19}")
-FROM_STACK = frozenset({"table", "bucket", "classes", "stage", "service"})
+FROM_STACK = frozenset({"table", "bucket", "database", "public_url", "task_modules", "classes", "stage", "service"})
 """Settings that are facts of the stack: context can't override them."""
 
 

@@ -14,7 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from fanfold.client.errors import NotFanfold, NotReachable, Problem, Refused, ServiceFailure
-from fanfold.commands import control, dashboard, doctor, explore, output, queues, runs, service, stack
+from fanfold.commands import control, dashboard, doctor, explore, output, queues, runs, serve, service, stack
 from fanfold.local.local_stack import LocalError
 from fanfold.service.version import VERSION
 from fanfold.text.printable import shown
@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PANELS = {
+    "A project": (serve.dev, serve.serve),
     "A local stack": (stack.up, stack.down, stack.demo),
     "Workflows and runs": (runs.apply, runs.submit, runs.show, runs.runs, runs.events, explore.explore),
     "A run in your hands": (
@@ -49,6 +50,7 @@ app.add_typer(service.token_app, name="token", rich_help_panel="A deployment")
 
 _EXTRAS = {
     **dict.fromkeys(("boto3", "botocore", "jmespath", "aws_lambda_powertools"), "service"),
+    **dict.fromkeys(("uvicorn", "watchfiles"), "serve"),
     **dict.fromkeys(("aws_cdk", "constructs", "cdk_nag"), "cdk"),
     "ministack": "local",
 }

@@ -13,7 +13,6 @@ import typer
 
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
-from fanfold.local import local_stack
 from fanfold.local.local_stack import LocalError
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def dashboard(
             f"The dashboard needs what the service needs: fanfold[service] ({error}).", status=2
         ) from error
     _check(hours, period)
-    deployment = deployed.find(stack, local_stack.read(output.state()), os.environ)
+    deployment = deployed.find(stack, output.aws_stack(stack), os.environ)
     look = _Look(deployment, hours=hours, period_seconds=period, png=png)
     if json_:
         output.emit(look.as_json())

@@ -11,7 +11,6 @@ import typer
 
 from fanfold.commands import output
 from fanfold.commands.output import JsonFlag
-from fanfold.local import local_stack
 from fanfold.local.local_stack import LocalError
 from fanfold.text.printable import shown
 
@@ -61,7 +60,7 @@ def doctor(
     from fanfold.service.telemetry.reporting import set_level
 
     set_level("CRITICAL")  # what the service would log is said here as findings
-    deployment = Deployment.of(stack, local_stack.read(output.state()), os.environ, now=datetime.now(UTC))
+    deployment = Deployment.of(stack, output.aws_stack(stack), os.environ, now=datetime.now(UTC))
     try:
         diagnosis = examine(deployment)
         if not json_:

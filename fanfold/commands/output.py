@@ -94,9 +94,37 @@ def client() -> Client:
 
 
 def way_out() -> str:
-    """What to do when nobody answers: a clause for a local stack, whose emulator may have died; else nothing."""
-    ours = not os.environ.get("FANFOLD_URL") and (state() / local_stack.FILE).exists()
-    return "; if the local stack has died, `fanfold up` makes a new one" if ours else ""
+    """What to do when nobody answers: a clause for what this project's state tells of; else nothing."""
+    if os.environ.get("FANFOLD_URL"):
+        return ""
+    try:
+        known = local_stack.read(state())
+    except local_stack.LocalError:
+        return ""
+    if known is None:
+        return ""
+    return (
+        "; if the local stack has died, `fanfold up` makes a new one"
+        if not known.on_file
+        else "; `fanfold dev` serves this project"
+    )
+
+
+def aws_stack(named: str | None) -> local_stack.LocalStack | None:
+    """The local AWS stack, if there is one.
+
+    Raises `LocalError` where it is asked for (`named` is None or `local`) and the project is served without one.
+    """
+    known = local_stack.read(state())
+    if known is None or not known.on_file:
+        return known
+    if named not in (None, "local"):
+        return None
+    raise local_stack.LocalError(
+        "This project is served by `fanfold dev`, without AWS: name a deployed stack with --stack,"
+        " or start a local one with `fanfold up`.",
+        status=USAGE,
+    )
 
 
 def state() -> Path:

@@ -52,7 +52,8 @@ def worker(
         settings = Settings.from_env(environ)
         chosen = tuple(lanes.split(",")) if lanes else None
         check(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
-        if local_stack.read(output.state()) is not None:
+        known = local_stack.read(output.state())
+        if known is not None and not known.on_file:
             metrics_tee.begin(output.state())
         facts = {"class": class_, "lanes": chosen, "concurrency": concurrency, "pid": os.getpid()}
         if json_:

@@ -18,7 +18,7 @@ from fanfold.commands.demo import demonstrate
 from fanfold.commands.output import JsonFlag
 from fanfold.local import deploy, local_stack
 from fanfold.local.cdk_app import Options
-from fanfold.local.local_stack import LocalError
+from fanfold.local.local_stack import LocalError, LocalStack
 
 
 def up(
@@ -76,7 +76,9 @@ def up(
 
 def down(json_: JsonFlag = False) -> None:
     """Stop what `up` started; a stack in somebody else's emulator is only forgotten."""
-    others = _in_an_emulator_of_others(output.state())
+    if (known := _known(output.state())) is not None and known.on_file:
+        raise LocalError(f"`fanfold dev` serves this project at {known.api_url}: Ctrl-C there ends it.", status=2)
+    others = known.endpoint if known is not None and known.pid is None else None
     stopped = deploy.down(state=output.state())
     if json_:
         output.emit({"stopped": stopped})
@@ -86,13 +88,12 @@ def down(json_: JsonFlag = False) -> None:
         output.tell("Stopped." if stopped else "Nothing was up.")
 
 
-def _in_an_emulator_of_others(state: Path) -> str | None:
-    """The address of the emulator that a stack is in, if `up` did not start it."""
+def _known(state: Path) -> LocalStack | None:
+    """The stack that the state tells of; None for a file nobody can read, which `down` removes all the same."""
     try:
-        known = local_stack.read(state)
+        return local_stack.read(state)
     except LocalError:
-        return None  # a file nobody can read; `down` removes it all the same
-    return known.endpoint if known is not None and known.pid is None else None
+        return None
 
 
 def demo(

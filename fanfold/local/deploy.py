@@ -28,6 +28,12 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
 
     Raises `LocalError` with one sentence; what this call had started is then stopped again.
     """
+    local_stack.make(state)
+    with local_stack.serving(state):  # nobody serves it from a file meanwhile
+        return _up(options, state=state, environ=environ, report=report)
+
+
+def _up(options: Options, *, state: Path, environ: Mapping[str, str], report: Report) -> LocalStack:
     known = running(state)
     previous = local_stack.read(state)
     port = options.port or (known.port if known and known.port else DEFAULT_PORT)
@@ -44,7 +50,6 @@ def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Rep
         _stop_bridge(local_stack.read(state), state)
         local_stack.remove(state)  # what it told of is gone
         emf_forwarder.forget(state)
-    local_stack.make(state)
     log = state / "deploy.log"
     log.write_bytes(b"")
     with timed(report, "CDK command line") as said:
@@ -132,7 +137,7 @@ def running(state: Path) -> LocalStack | None:
 def elsewhere(state: Path) -> LocalStack | None:
     """The stack of this state folder in an emulator that somebody else started and that still answers."""
     stack = local_stack.read(state)
-    if stack is None or stack.pid is not None:
+    if stack is None or stack.pid is not None or stack.on_file:
         return None
     return stack if emulator.answers(stack.endpoint) else None
 

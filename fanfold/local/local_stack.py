@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fanfold.project import is_project
+
 STATE_FOLDER = ".fanfold"
 FILE = "local.json"
+LOCK = "serving.lock"
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 """The folder that holds this package, and in a checkout also the CDK app and the examples."""
@@ -64,6 +69,11 @@ class LocalStack:
     pid: int | None = None
     bridge_pid: int | None = None
 
+    @property
+    def on_file(self) -> bool:
+        """Whether it is no stack, but one process on one file: `fanfold dev` or `serve`."""
+        return not self.endpoint
+
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of a process that works on this stack: `environ` over the deployment's settings.
 
@@ -72,16 +82,31 @@ class LocalStack:
         """
         settings = {name: value for name, value in self.env.items() if name.startswith(OWN_VARIABLES)}
         own = {**settings, **environ}
+        if self.on_file:  # whatever calls AWS there calls the user's own
+            return own
         # An empty one counts as absent: boto3 would take it for none, and go to the real AWS.
         own["AWS_ENDPOINT_URL"] = environ.get("AWS_ENDPOINT_URL") or self.endpoint
         own.pop("AWS_PROFILE", None)
         return own | {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region, **DUMMY_CREDENTIALS}
 
 
+@contextmanager
+def serving(state: Path) -> Iterator[None]:
+    """Holds the folder while a process serves the project. Raises `LocalError` where another one does."""
+    with (state / LOCK).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            known = read(state)
+            where = f" at {known.api_url}" if known is not None else ""
+            raise LocalError(f"This project is being served{where} already.", status=2) from None
+        yield
+
+
 def project_folder(start: Path) -> Path | None:
-    """The nearest folder, from `start` upwards, that has a `.fanfold` in it; None when there is none."""
+    """The nearest folder, from `start` upwards, that has a `.fanfold` in it or is a project; None where none is."""
     for folder in (start, *start.parents):
-        if (folder / STATE_FOLDER).is_dir():
+        if (folder / STATE_FOLDER).is_dir() or is_project(folder):
             return folder
     return None
 
@@ -182,6 +207,7 @@ def target(environ: Mapping[str, str], start: Path) -> tuple[str, str | None]:
     stack = read(state_folder(start))
     if stack is None:
         raise LocalError(
-            "No API to talk to: set FANFOLD_URL and FANFOLD_TOKEN, or start a local stack with `fanfold up`.", status=2
+            "No API to talk to: set FANFOLD_URL and FANFOLD_TOKEN, or start one with `fanfold dev` or `fanfold up`.",
+            status=2,
         )
     return stack.api_url, stack.token

@@ -58,4 +58,5 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 """The least and the most that each number may be. Beyond that lies what no process can start or go on with, or what
 breaks a promise: a clock's difference below zero would let two workers own a run."""
 
+LOG_FORMATS = ("json", "text")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

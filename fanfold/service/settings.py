@@ -11,7 +11,7 @@ from typing import Any
 
 from fanfold.engine.record.run import HOUR_SECONDS
 from fanfold.service.addresses import VARIABLES, Addresses, read
-from fanfold.service.setting_bounds import BOUNDS, LOG_LEVELS, MAX_RECORD_BYTES
+from fanfold.service.setting_bounds import BOUNDS, LOG_FORMATS, LOG_LEVELS, MAX_RECORD_BYTES
 
 PREFIX = "FANFOLD_"
 
@@ -42,6 +42,8 @@ def _default_classes() -> Mapping[str, ClassSettings]:
 class Settings:
     """Everything that is configured; the defaults are what ships.
 
+    `task_modules` are the modules and packages whose import registers the project's tasks. With
+    `log_format` `text` a process logs warnings for a person at a terminal, and keeps its metrics to itself.
     `service` names the deployment in its logs and metrics. `debug_sample` is the share of runs whose every decision is
     logged, `workflow_metrics` whether there are metrics for each workflow (a series each is $0.30 a month),
     `lane_metrics` whether the queue wait is told for each lane or for each class.
@@ -49,11 +51,16 @@ class Settings:
     `max_waiters` is how many calls hold their answer back in a process, `max_watchers` in all of them together.
     `missing_task_seconds` is how long a step waits for a task that the deployed code lacks or can't import: three days,
     so that a deployment that went wrong before a weekend can be repaired after it.
+    `database` is the SQLite file of a deployment on one machine ("": it is on AWS), `public_url` where such a
+    deployment's API is found.
     Refuses combinations that would break a promise (`ValueError` names the setting).
     """
 
     table: str = ""
     bucket: str = ""
+    database: str = ""
+    public_url: str = ""
+    task_modules: tuple[str, ...] = ("functions.tasks",)
     classes: Mapping[str, ClassSettings] = field(default_factory=_default_classes)
     stage: str = "dev"
     service: str = "fanfold"
@@ -101,6 +108,7 @@ class Settings:
     ledger: str = ""
     mock_latency_ms: int = 500
     log_level: str = "INFO"
+    log_format: str = "json"
     debug_sample: float = 0.01
     workflow_metrics: bool = False
     lane_metrics: bool = True
@@ -126,6 +134,8 @@ class Settings:
             raise ValueError(f"map_batch times inline_bytes must be at most {MAX_RECORD_BYTES:,}")
         if self.log_level.upper() not in LOG_LEVELS:
             raise ValueError(f"log_level is {self.log_level!r}; there are {', '.join(LOG_LEVELS)}")
+        if self.log_format not in LOG_FORMATS:
+            raise ValueError(f"log_format is {self.log_format!r}; there are {', '.join(LOG_FORMATS)}")
         for name, settings in self.classes.items():
             if not settings.lanes:
                 raise ValueError(f"class {name} needs at least one lane")
@@ -202,6 +212,8 @@ _FACTS = frozenset({"table", "bucket", "classes", "stage"})
 def _encode(value: object, *, brief: bool) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
+    if isinstance(value, tuple):
+        return ",".join(value)
     if isinstance(value, Mapping):
         return json.dumps(
             {
@@ -233,6 +245,8 @@ def _decode(kind: str, text: str) -> object:
             if text not in ("0", "1"):
                 raise ValueError("must be 0 or 1")
             return text == "1"
+        case "tuple[str, ...]":
+            return tuple(filter(None, text.split(",")))
         case _:
             return _classes({}, text)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from fanfold.service.settings import Settings
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.tasks import registry
 
 _told: set[str] = set()
 
 
-def load_tasks() -> None:
-    """Import every module of tasks. One that can't be is logged, with its traceback, and counted, once in a process."""
+def load_tasks(settings: Settings) -> None:
+    """Import every module of tasks that the settings name.
+
+    One that can't be is logged, with its traceback, and counted, once in a process.
+    """
+    registry.use(settings.task_modules)
     for module in registry.broken():
         if module.name not in _told:
             _told.add(module.name)

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
-from fanfold.adapters.aws.calls import Client, translated
+from fanfold.adapters.aws.calls import Call, Client, translated
 from fanfold.adapters.aws.catalog import DynamoCatalog
 from fanfold.adapters.aws.map_records import DynamoMapRecords
 from fanfold.adapters.aws.run_store import DynamoRunStore
@@ -38,6 +38,7 @@ from fanfold.engine.ports import (
     Ids,
     MapRecords,
     QueueSlots,
+    RunKey,
     RunStore,
     Seats,
     Secrets,
@@ -233,6 +234,8 @@ class Services:
     """Seconds of processor time that this thread has had; None where nothing may depend on it."""
     aside: Callable[[Callable[[], Any]], Awaitable[Any]] = inline
     """Carries out what takes long in a thread, so that the event loop goes on."""
+    until_written: Callable[[RunKey, float], Awaitable[None]] | None = None
+    """Waits until this process writes a run's record, or for so many seconds; None where others write them."""
 
 
 def queue_urls(settings: Settings) -> Mapping[QueueName, str]:
@@ -245,36 +248,21 @@ def queue_urls(settings: Settings) -> Mapping[QueueName, str]:
 
 
 def services(settings: Settings, aws: Aws | None = None) -> Services:
-    """The ports on AWS as `settings` name its resources. No connection is opened before the first call."""
+    """The ports as `settings` say: in a SQLite file where they name one, else on AWS.
+
+    No connection to AWS is opened before the first call.
+    """
+    if settings.database:
+        from fanfold.service.file_wiring import file_services
+
+        return file_services(settings)
     call = Aws(threads=settings.aws_threads) if aws is None else aws
     clock, ids = SystemClock(), SystemIds()
-    limits = {name: of_class.max_queue_depth for name, of_class in settings.classes.items()}
     return Services(
         settings=settings,
-        runs=DynamoRunStore(
-            call,
-            settings.table,
-            settings.index_shards,
-            settings.due_shards,
-            sleep=clock.sleep,
-        ),
+        **on_table(call, settings, clock, ids),
         queue=SqsQueue(call, queue_urls(settings), fair=settings.fair_queues),
-        slots=DynamoSlots(
-            call,
-            settings.table,
-            limits,
-            settings.slot_shards,
-            clock=clock,
-            ids=ids,
-            hour_seconds=settings.slot_hour_seconds,
-        ),
         blobs=S3Blobs(call, settings.bucket),
-        catalog=DynamoCatalog(call, settings.table),
-        tokens=DynamoTokens(call, settings.table),
-        marks=DynamoSweeperState(call, settings.table),
-        secrets=DynamoSecrets(call, settings.table),
-        seats=DynamoSeats(call, settings.table, settings.max_watchers),
-        map_records=DynamoMapRecords(call, settings.table),
         fan_out=StepFunctionsFanOut(
             call,
             {name: c.state_machine for name, c in settings.classes.items() if c.state_machine},
@@ -286,3 +274,39 @@ def services(settings: Settings, aws: Aws | None = None) -> Services:
         aside=asyncio.to_thread,
         clock_offset=lambda: call.clock_offset_seconds,
     )
+
+
+class OnTable(TypedDict):
+    """The ports that are kept in the table."""
+
+    runs: RunStore
+    slots: QueueSlots
+    catalog: Catalog
+    tokens: Tokens
+    marks: SweeperState
+    secrets: Secrets
+    seats: Seats
+    map_records: MapRecords
+
+
+def on_table(call: Call, settings: Settings, clock: Clock, ids: Ids) -> OnTable:
+    """The ports that are kept in the table, whatever `call` keeps the table in."""
+    limits = {name: of_class.max_queue_depth for name, of_class in settings.classes.items()}
+    return {
+        "runs": DynamoRunStore(call, settings.table, settings.index_shards, settings.due_shards, sleep=clock.sleep),
+        "slots": DynamoSlots(
+            call,
+            settings.table,
+            limits,
+            settings.slot_shards,
+            clock=clock,
+            ids=ids,
+            hour_seconds=settings.slot_hour_seconds,
+        ),
+        "catalog": DynamoCatalog(call, settings.table),
+        "tokens": DynamoTokens(call, settings.table),
+        "marks": DynamoSweeperState(call, settings.table),
+        "secrets": DynamoSecrets(call, settings.table),
+        "seats": DynamoSeats(call, settings.table, settings.max_watchers),
+        "map_records": DynamoMapRecords(call, settings.table),
+    }

@@ -5,8 +5,8 @@
 
 A task is an `async` function, which runs on the worker's event loop and must not block it, or a
 plain one, which runs in a thread of its own. It takes the step's input, and if it wants the
-`Context` beside it. Every module below `functions/tasks` is imported once, when a name is first asked for. One that
-can't be imported costs its own tasks: they are `NotLoaded`, all others are there.
+`Context` beside it. The modules that `use` names, and those below them, are imported once, when a name is first asked
+for. One that can't be imported costs its own tasks: they are `NotLoaded`, all others are there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import linecache
 import pkgutil
 import re
 import sys
@@ -22,14 +23,17 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from fanfold.engine.errors import NotFound
 
-PACKAGES = ("fanfold.tasks", "functions.tasks")
-"""Where tasks are: those that come with Fanfold, and the project's own."""
+OWN = "fanfold.tasks"
+"""The package of the tasks that come with Fanfold."""
+USUAL = "functions.tasks"
+"""The package of a project's own tasks where it names none; it may be absent."""
 CHAOS = "chaos."
 """Tasks whose names begin so do damage on purpose; only where `settings.chaos` is on can they be found."""
 
@@ -80,6 +84,7 @@ class Find(Protocol):
         """See `find`."""
 
 
+_modules: tuple[str, ...] = (OWN, USUAL)
 _tasks: dict[str, TaskDef] = {}
 _broken: dict[str, BrokenModule] = {}
 _loading = threading.RLock()
@@ -153,53 +158,101 @@ def broken() -> Sequence[BrokenModule]:
     return tuple(_broken.values())
 
 
+def use(modules: Sequence[str]) -> None:
+    """Have the project's tasks come from these modules and packages; those of Fanfold's own come beside them."""
+    global _modules, _loaded
+    with _loading:
+        if _modules != (OWN, *modules):
+            _modules = (OWN, *modules)
+            _loaded = False
+
+
 def load_all() -> None:
-    """Imports every module below `functions/tasks`, once. What a module raises is kept, see `broken`."""
+    """Imports every module of tasks, once. What a module raises is kept, see `broken`."""
     if not _loaded:
         with _loading:
             if not _loaded:
                 _load()
 
 
+def reload(folder: Path) -> Sequence[BrokenModule]:
+    """Imports anew what was imported from files below `folder`; what can't be imported, which stays as it was.
+
+    Attempts that have begun go on with the function they began with.
+    """
+    with _loading:
+        load_all()
+        before = dict(_tasks)
+        imported = {name: module for name, module in sys.modules.items() if _lies_below(module, folder)}
+        for name in imported:
+            del sys.modules[name]
+        for name, definition in before.items():
+            if definition.module in imported:
+                del _tasks[name]
+        importlib.invalidate_caches()
+        linecache.checkcache()
+        _load()
+        for module in _broken.values():
+            of_it = {name for name in imported if _is_of(name, (module.name,))}
+            sys.modules.update({name: imported[name] for name in of_it})
+            _tasks.update({n: d for n, d in before.items() if d.module in of_it and n not in _tasks})
+        return tuple(_broken.values())
+
+
+def _lies_below(module: ModuleType, folder: Path) -> bool:
+    """Whether a module is the project's own: from a file in its folder, and not of the packages installed there."""
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__ == "__main__" or _is_of(module.__name__, ("fanfold",)):
+        return False
+    path = Path(file)
+    return path.is_relative_to(folder) and "site-packages" not in path.parts
+
+
+def _is_of(name: str, packages: Sequence[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
 def _load() -> None:
     global _loaded, _tried_at
     with _loading:
         _broken.clear()
-        for name in PACKAGES:
-            if importlib.util.find_spec(name.partition(".")[0]) and importlib.util.find_spec(name):
-                _import_below(importlib.import_module(name).__path__, name + ".")
+        for name in _modules:
+            if name != USUAL or (importlib.util.find_spec(name.partition(".")[0]) and importlib.util.find_spec(name)):
+                _import(name)
         _tried_at = time.monotonic()
         _loaded = True
 
 
-def _import_below(path: Sequence[str], prefix: str) -> None:
-    # Not `pkgutil.walk_packages`: it imports packages by itself, and lets out what they raise.
-    for info in pkgutil.iter_modules(path, prefix):
-        try:
-            module = importlib.import_module(info.name)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a module that calls sys.exit, too
-            _forget_half_loaded()
-            spec = info.module_finder.find_spec(info.name, None)
-            _broken[info.name] = BrokenModule(
-                name=info.name,
-                error=f"{type(error).__name__}: {error}"[:500],
-                trace="".join(traceback.format_exception(error)),
-                tasks=frozenset(_declared(spec)),
-            )
-            continue
-        if info.ispkg:
-            _import_below(module.__path__, info.name + ".")
+def _import(name: str) -> None:
+    """Imports a module and all below it. Not by `pkgutil.walk_packages`, which lets out what packages raise."""
+    try:
+        module = importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module that calls sys.exit, too
+        _forget_half_loaded()
+        _broken[name] = BrokenModule(
+            name=name,
+            error=f"{type(error).__name__}: {error}"[:500],
+            trace="".join(traceback.format_exception(error)),
+            tasks=frozenset(_declared(_spec(name))),
+        )
+        return
+    for info in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
+        _import(info.name)
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Where a module is that could not be imported; None where it can't be told."""
+    package, _, last = name.rpartition(".")
+    path = getattr(sys.modules.get(package), "__path__", None)
+    return PathFinder.find_spec(name if package else last, path) if path or not package else None
 
 
 def _forget_half_loaded() -> None:
     """What was registered by modules that raised goes: they are not in `sys.modules` any more."""
     for name, definition in list(_tasks.items()):
-        if (
-            definition.module.startswith(tuple(f"{name}." for name in PACKAGES))
-            and definition.module not in sys.modules
-        ):
+        if _is_of(definition.module, _modules) and definition.module not in sys.modules:
             del _tasks[name]
 
 

@@ -9,11 +9,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
 
-from fanfold.adapters.aws.calls import Client
+from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.catalog import DynamoCatalog
 from fanfold.adapters.aws.map_records import DynamoMapRecords
 from fanfold.adapters.aws.map_records import to_item as batch_item
@@ -43,6 +44,8 @@ from fanfold.adapters.memory import (
     RunCodec,
 )
 from fanfold.adapters.run_codec import deflate
+from fanfold.adapters.sqlite import Database, SqliteBlobs, SqliteFanOut, SqliteQueue, SqliteTable
+from fanfold.adapters.sqlite.blobs import PATH
 from fanfold.engine.language.maps import MapRecord
 from fanfold.engine.ports import (
     Blobs,
@@ -93,10 +96,10 @@ MAX_RECEIVES = 3
 """After how many receives the suite's queues give up on a message (10 in a deployment)."""
 
 
-WITH_INDEX = ["moto", pytest.param("emulator", marks=pytest.mark.emulator)]
+WITH_INDEX = ["sqlite", "moto", pytest.param("emulator", marks=pytest.mark.emulator)]
 """The backends that keep rows of indexes."""
 
-WITH_RECORDS = ["memory-packed", "moto", pytest.param("emulator", marks=pytest.mark.emulator)]
+WITH_RECORDS = ["memory-packed", "sqlite", "moto", pytest.param("emulator", marks=pytest.mark.emulator)]
 """The backends that keep records in the table's own form."""
 
 
@@ -225,50 +228,73 @@ class MemoryBackend:
         records._partitions[key][item[SK]["S"]].update(damage)
 
 
-class AwsBackend:
-    """The AWS adapters on a stack of their own, whose queues may look at the time only every `grain` seconds."""
+class TableBackend:
+    """What is kept in the table, in whatever answers the table's calls."""
 
-    def __init__(self, aws: Aws, stack: Stack, *, answers_urls: bool, shards: int, grain: float = 0) -> None:
-        self._aws = aws
-        self._stack = stack
-        self._answers_urls = answers_urls
+    def __init__(self, call: Call, table: str, *, shards: int) -> None:
+        self._call = call
+        self._table = table
         self._shards = shards
-        self._grain = grain
         self._clock = FakeClock()
         self._ids = SeededIds()
-        self._queue_time = False
 
     def runs(self, *, shards: int | None = None) -> RunStore:
         of_indexes = self._shards if shards is None else shards
-        return DynamoRunStore(self._aws, self._stack.table, of_indexes, of_indexes)
+        return DynamoRunStore(self._call, self._table, of_indexes, of_indexes)
+
+    def slots(self, limits: Mapping[str, int], *, shards: int = 1) -> QueueSlots:
+        return DynamoSlots(self._call, self._table, limits, shards, clock=self._clock, ids=self._ids)
+
+    def catalog(self) -> Catalog:
+        return DynamoCatalog(self._call, self._table)
+
+    def tokens(self) -> Tokens:
+        return DynamoTokens(self._call, self._table)
+
+    def marks(self) -> SweeperState:
+        return DynamoSweeperState(self._call, self._table)
+
+    def secrets(self) -> Secrets:
+        return DynamoSecrets(self._call, self._table)
+
+    def seats(self, most: int) -> Seats:
+        return DynamoSeats(self._call, self._table, most)
+
+    def map_records(self) -> MapRecords:
+        return DynamoMapRecords(self._call, self._table)
+
+    async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
+        item = {**to_item(run, index_shards=self._shards, due_shards=self._shards), **damage}
+        await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=item)
+
+    async def damage_segment(self, store: RunStore, key: RunKey, segment: Segment, damage: Mapping[str, Any]) -> None:
+        item = {**to_segment_item(key, segment, written_at=self._clock.now()), **damage}
+        await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=item)
+
+    async def damage_batch(
+        self, records: MapRecords, key: MapKey, record: MapRecord, damage: Mapping[str, Any]
+    ) -> None:
+        item = {**batch_item(key, record, expires_at=self._clock.now()), **damage}
+        await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=item)
+
+
+class AwsBackend(TableBackend):
+    """The AWS adapters on a stack of their own, whose queues may look at the time only every `grain` seconds."""
+
+    def __init__(self, aws: Aws, stack: Stack, *, answers_urls: bool, shards: int, grain: float = 0) -> None:
+        super().__init__(aws, stack.table, shards=shards)
+        self._aws = aws
+        self._stack = stack
+        self._answers_urls = answers_urls
+        self._grain = grain
+        self._queue_time = False
 
     def queue(self) -> WorkQueue:
         self._queue_time = True
         return SqsQueue(self._aws, self._stack.urls)
 
-    def slots(self, limits: Mapping[str, int], *, shards: int = 1) -> QueueSlots:
-        return DynamoSlots(self._aws, self._stack.table, limits, shards, clock=self._clock, ids=self._ids)
-
     def blobs(self) -> Blobs:
         return S3Blobs(self._aws, self._stack.bucket)
-
-    def catalog(self) -> Catalog:
-        return DynamoCatalog(self._aws, self._stack.table)
-
-    def tokens(self) -> Tokens:
-        return DynamoTokens(self._aws, self._stack.table)
-
-    def marks(self) -> SweeperState:
-        return DynamoSweeperState(self._aws, self._stack.table)
-
-    def secrets(self) -> Secrets:
-        return DynamoSecrets(self._aws, self._stack.table)
-
-    def seats(self, most: int) -> Seats:
-        return DynamoSeats(self._aws, self._stack.table, most)
-
-    def map_records(self) -> MapRecords:
-        return DynamoMapRecords(self._aws, self._stack.table)
 
     async def fan_out(self) -> FanOut:
         made = await self._aws(
@@ -296,16 +322,38 @@ class AwsBackend:
         async with httpx.AsyncClient(trust_env=False) as client:
             return (await client.get(url)).raise_for_status().content
 
-    async def put_damaged(self, store: RunStore, run: Run, damage: Mapping[str, Any] = NEWER) -> None:
-        item = {**to_item(run, index_shards=self._shards, due_shards=self._shards), **damage}
-        await self._aws(Client.DYNAMODB, "put_item", TableName=self._stack.table, Item=item)
 
-    async def damage_segment(self, store: RunStore, key: RunKey, segment: Segment, damage: Mapping[str, Any]) -> None:
-        item = {**to_segment_item(key, segment, written_at=self._clock.now()), **damage}
-        await self._aws(Client.DYNAMODB, "put_item", TableName=self._stack.table, Item=item)
+class SqliteBackend(TableBackend):
+    """The adapters on a SQLite file, on a clock the test moves."""
 
-    async def damage_batch(
-        self, records: MapRecords, key: MapKey, record: MapRecord, damage: Mapping[str, Any]
-    ) -> None:
-        item = {**batch_item(key, record, expires_at=self._clock.now()), **damage}
-        await self._aws(Client.DYNAMODB, "put_item", TableName=self._stack.table, Item=item)
+    def __init__(self, database: Database) -> None:
+        super().__init__(SqliteTable(database), "", shards=1)
+        self._database = database
+
+    def queue(self) -> WorkQueue:
+        return SqliteQueue(self._database, self._clock, max_receives=MAX_RECEIVES)
+
+    def blobs(self) -> Blobs:
+        return self._payloads()
+
+    def _payloads(self) -> SqliteBlobs:
+        base_url = "http://127.0.0.1:8000"
+        return SqliteBlobs(self._database, self._clock, base_url=base_url, secrets=self.secrets(), ids=self._ids)
+
+    async def fan_out(self) -> FanOut:
+        return SqliteFanOut(self._database, self._clock, self._payloads(), self.queue())
+
+    async def send_body(self, queue: WorkQueue, name: QueueName, body: str) -> None:
+        assert isinstance(queue, SqliteQueue)
+        await queue.send_body(name, body)
+
+    async def pass_time(self, seconds: float) -> None:
+        await asyncio.sleep(0.05)  # what waits for the file comes to wait for the clock
+        await self._clock.advance(seconds)
+
+    async def fetch(self, url: str) -> bytes | None:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        return await self._payloads().presigned(
+            parts.path.removeprefix(PATH), until=query["until"], signature=query["signature"]
+        )

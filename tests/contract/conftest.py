@@ -10,8 +10,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from fanfold.adapters.sqlite import Database
 from fanfold.service.wiring import Aws
-from tests.contract.backends import MAX_RECEIVES, WITH_RECORDS, AwsBackend, Backend, MemoryBackend
+from tests.contract.backends import MAX_RECEIVES, WITH_RECORDS, AwsBackend, Backend, MemoryBackend, SqliteBackend
 from tests.support.aws import create_stack
 from tests.support.localstack import SERVICES, WANTED
 
@@ -88,6 +89,10 @@ def backend(request: pytest.FixtureRequest, builder: ReusedClients) -> Iterator[
     match request.param:
         case "memory" | "memory-packed":
             yield MemoryBackend(packed=request.param == "memory-packed")
+        case "sqlite":
+            database = Database(request.getfixturevalue("tmp_path") / "fanfold.db")
+            yield SqliteBackend(database)
+            database.close()
         case "moto":
             aws: Aws = request.getfixturevalue("moto_aws")
             with mock_aws():

@@ -61,7 +61,7 @@ def of_a_broken_module() -> None:
         name="functions.tasks.absent", error="ModuleNotFoundError", trace="", tasks=frozenset()
     )
     with patch.object(registry, "broken", lambda: (module,)):
-        load_tasks()
+        load_tasks(Settings())
 
 
 def of_schedules(wanted: Iterable[Metric]) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from fanfold.adapters.batches import Work, end_of, work_through
 from fanfold.adapters.memory.blobs import MemoryBlobs
 from fanfold.engine.errors import InfrastructureError
 from fanfold.engine.ports import Execution, WorkQueue
-from fanfold.engine.record.messages import RESUME, QueueName, Wake
-
-TRIES = 2
-"""How often the state machine calls the function for a batch before it calls it for each of its items."""
 
 CLOSING_SECONDS = 3.0
 """How long an execution stays open after its last state has rung. In Step Functions that is a moment: longer here, so
@@ -21,13 +18,6 @@ that nobody comes to rely on it."""
 
 LAG_SECONDS = 0.5
 """How long an execution that has closed is still told of as going on: DescribeExecution is eventually consistent."""
-
-Work = Callable[[Mapping[str, Any]], Awaitable[object]]
-"""Works on one batch, given the event of the fan-out function; raising is the function's failure."""
-
-
-class NoRoom(Exception):
-    """What works on batches has no room for this one: nothing of it was begun."""
 
 
 class MemoryFanOut:
@@ -89,50 +79,21 @@ class MemoryFanOut:
     async def _run(self, execution: Execution) -> None:
         if self.work is None:
             await asyncio.Event().wait()
-        at_once = asyncio.Semaphore(execution.batches_at_once)
-        async with asyncio.TaskGroup() as group:
-            for batch in json.loads(self._blobs.read(execution.batches)):
-                group.create_task(self._batch(execution, batch, at_once))
+        batches = json.loads(self._blobs.read(execution.batches))
+        if await work_through(execution, batches, self._called):
+            self._throttled.add(execution.name)
         await self._ring(execution)
         await asyncio.sleep(CLOSING_SECONDS)
         self._closed[execution.name] = asyncio.get_running_loop().time()
         await self._ring(execution)
 
-    async def _batch(self, execution: Execution, batch: Mapping[str, int], at_once: asyncio.Semaphore) -> None:
-        order = {
-            "tenant": execution.tenant,
-            "run": execution.run_id,
-            "submission": execution.submission,
-            "step": execution.step,
-            "try": execution.try_number,
-        }
-        async with at_once:
-            for _ in range(TRIES):
-                if await self._works(execution, {**order, "batch": batch}):
-                    return
-            singles = [{"from": index, "to": index + 1} for index in range(batch["from"], batch["to"])]
-            await asyncio.gather(*(self._works(execution, {**order, "batch": single}) for single in singles))
-
-    async def _works(self, execution: Execution, event: Mapping[str, Any]) -> bool:
-        """Whether it need not be asked for again here: it is done, or was refused."""
+    async def _called(self, event: Mapping[str, Any]) -> object:
         assert self.work is not None, "an execution without a function has no batches under way"
-        try:
-            await self.work(event)
-        except NoRoom:
-            self._throttled.add(execution.name)
-        except Exception:  # the function's failure, whatever it is; the state machine tolerates all of them
-            return False
-        return True
+        return await self.work(event)
 
     async def _ring(self, execution: Execution) -> None:
-        wake = Wake(
-            tenant=execution.tenant,
-            run_id=execution.run_id,
-            submission=execution.submission,
-            class_name=execution.class_name,
-            map_step=execution.step,
-        )
+        queue, wake = end_of(execution)
         try:
-            await self._queue.send(QueueName(class_name=execution.class_name, role=RESUME), wake)
+            await self._queue.send(queue, wake)
         except InfrastructureError:
             return  # a ring that is lost; the run is looked at all the same

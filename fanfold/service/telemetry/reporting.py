@@ -21,7 +21,7 @@ from fanfold.service.settings import Settings
 from fanfold.service.telemetry.emf import lines
 from fanfold.service.telemetry.metric_buffer import count, measure, observe, taken
 from fanfold.service.telemetry.metrics import FunctionName, Metric, Refusal
-from fanfold.text.printable import shown_json
+from fanfold.text.printable import shown_json, shown_lines
 
 __all__ = [
     "FunctionName",
@@ -66,6 +66,22 @@ class _Output(logging.StreamHandler[TextIO]):
         """The base class sets it; where to write is not its choice."""
 
 
+class _ForPeople(logging.StreamHandler[TextIO]):
+    """Writes a line of text for each record, with what `extra` adds, to standard error."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._bare = set(vars(logging.makeLogRecord({}))) | {"message", "correlation_id", "trace"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and the traceback below it if there is one."""
+        extra = {name: value for name, value in vars(record).items() if name not in self._bare}
+        facts = "".join(f" {name}={value}" for name, value in extra.items())
+        trace = getattr(record, "trace", "") or (logging.Formatter().format(record) if record.exc_info else "")
+        below = f"\n{trace.rstrip()}" if trace else ""
+        return shown_lines(f"{record.levelname.lower()}: {record.getMessage()}{facts}{below}")
+
+
 class _Runs(logging.Filter):
     """Gives a line that names a run its id as correlation id, and lets DEBUG lines pass for a share of the runs.
 
@@ -90,6 +106,7 @@ class _Runs(logging.Filter):
 
 
 _runs = _Runs()
+_for_people = False
 _service = Settings().service
 _by_lane = Settings().lane_metrics
 
@@ -110,6 +127,10 @@ def configure(settings: Settings) -> None:
     global _service, _by_lane
     _service, _by_lane = settings.service, settings.lane_metrics
     logger().append_keys(service=settings.service)
+    if settings.log_format == "text":
+        _speak_to_people()
+        set_level("WARNING" if settings.log_level.upper() == "INFO" else settings.log_level)
+        return
     set_level(settings.log_level)
     if settings.log_level.upper() == "INFO" and settings.debug_sample > 0:
         set_level("DEBUG")
@@ -133,6 +154,15 @@ def begin(settings: Settings, function: FunctionName) -> None:
     count(Metric.COLD_STARTS, of=(function,))
 
 
+def _speak_to_people() -> None:
+    """From now on, log a line of text for each record on standard error, and keep metrics to ourselves."""
+    global _for_people
+    if not _for_people:
+        _for_people = True
+        handlers = logging.getLogger(logger().name).handlers
+        handlers[:] = [_ForPeople()]
+
+
 @contextmanager
 def about(run_id: str) -> Iterator[None]:
     """What is logged within, in this asyncio task and those it starts, is about this run: its correlation id."""
@@ -152,7 +182,7 @@ def flush(but: Set[Metric] = frozenset()) -> None:
     To be called at the end of each Lambda invocation, and each minute in a process.
     """
     told = list(lines(taken(but), service=_service, by_lane=_by_lane))
-    if told:
+    if told and not _for_people:
         out = _out()
         out.write("\n".join((*told, "")))
         out.flush()  # a pipe is buffered: what is killed, or ends by `os._exit`, would take them along

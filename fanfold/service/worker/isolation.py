@@ -133,7 +133,7 @@ def _loaded(data: bytes) -> Received:
 async def _child(message: Received, pulse: int) -> Disposition:
     settings = replace(Settings.from_env(os.environ), concurrency=1)
     configure(settings)
-    load_tasks()
+    load_tasks(settings)
     wired = services(settings)
     runner = MessageHandler(
         wired,

@@ -270,7 +270,7 @@ async def _serve(
     signals: StopSignals,
 ) -> Exit:
     configure(settings)
-    load_tasks()
+    load_tasks(settings)
     worker = Worker(
         services(settings),
         class_name=class_name,

@@ -14,6 +14,9 @@ from fanfold.service.settings import ClassSettings, Settings
 SETTINGS = {
     "table": "",
     "bucket": "",
+    "database": "",
+    "public_url": "",
+    "task_modules": ("functions.tasks",),
     "classes": {"model": ClassSettings()},
     "stage": "dev",
     "service": "fanfold",
@@ -53,6 +56,7 @@ SETTINGS = {
     "ledger": "",
     "mock_latency_ms": 500,
     "log_level": "INFO",
+    "log_format": "json",
     "debug_sample": 0.01,
     "workflow_metrics": False,
     "lane_metrics": True,

@@ -14,6 +14,7 @@ import pytest
 import functions.tasks
 from fanfold.engine.errors import NotFound
 from fanfold.service import task_modules
+from fanfold.service.settings import Settings
 from fanfold.service.telemetry.metric_buffer import taken
 from fanfold.service.telemetry.metrics import Metric
 from fanfold.tasks import registry
@@ -93,7 +94,7 @@ def test_a_broken_module_takes_none_along_that_it_had_imported(write: Write) -> 
 def test_a_broken_module_is_told_once_with_its_traceback(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write("broken", GOOD.format(name="own.lost") + "import no_such_package_anywhere\n")
     for _ in range(3):
-        task_modules.load_tasks()
+        task_modules.load_tasks(Settings())
     (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (line["level"], line["task_module"], line["tasks"]) == ("ERROR", "functions.tasks.broken", ["own.lost"])
     assert "No module named 'no_such_package_anywhere'" in line["trace"]

@@ -86,12 +86,18 @@ class Context:
                     left = end - clock.monotonic()
                     if left <= 0:
                         break
-                    await clock.sleep(min(pause, left))
+                    await self._pause(RunKey(tenant=tenant, run_id=run_id), min(pause, left))
                     pause = min(LAST_POLL_SECONDS, pause * 2)
                     run = await self.run(tenant, run_id)
         finally:
             self.waiters.leave()
         return run
+
+    async def _pause(self, key: RunKey, seconds: float) -> None:
+        if self.services.until_written is not None:
+            await self.services.until_written(key, seconds)
+        else:
+            await self.services.clock.sleep(seconds)
 
     @asynccontextmanager
     async def _seat(self, seconds: float) -> AsyncIterator[bool]:

@@ -24,7 +24,7 @@ from fanfold.tasks import registry
 async def register(desk: Context, caller: Caller, request: Request, *, name: str) -> Answer:
     """Make this document the current version of a workflow: 201 for a new version, 200 for one that was there."""
     settings = desk.services.settings
-    load_tasks()
+    load_tasks(settings)
     try:
         document = document_of(request)
         # Of any document, for nobody knows how large a wrong one is.

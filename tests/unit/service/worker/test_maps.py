@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fanfold.adapters.memory.fanout import NoRoom
+from fanfold.adapters.batches import NoRoom
 from fanfold.engine.payload import BlobRef, Json
 from fanfold.engine.record.messages import Wake
 from fanfold.engine.record.run import Run, Status, StepStatus
