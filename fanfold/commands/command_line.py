@@ -7,46 +7,43 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from fanfold.client.errors import NotFanfold, NotReachable, Problem, Refused, ServiceFailure
-from fanfold.commands import control, dashboard, doctor, explore, output, queues, runs, serve, service, stack
+from fanfold.commands import output
 from fanfold.local.local_stack import LocalError
 from fanfold.service.version import VERSION
 from fanfold.text.printable import shown
 
-app = typer.Typer(
-    help="Durable multi-step runs on AWS without servers.",
-    epilog="Exit statuses: 0 done, 1 the run failed, 2 usage or a wrong request, 3 refused for load, 4 not reachable.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-_PANELS = {
-    "A project": (serve.dev, serve.serve),
-    "A local stack": (stack.up, stack.down, stack.demo),
-    "Workflows and runs": (runs.apply, runs.submit, runs.show, runs.runs, runs.events, explore.explore),
-    "A run in your hands": (
-        control.cancel,
-        control.pause,
-        control.resume,
-        control.signal,
-        control.redrive,
-        control.fork,
-    ),
-    "A deployment": (queues.queues, dashboard.dashboard, doctor.doctor, service.worker, service.remove),
+_STATUSES = "Exit statuses: 0 done, 1 the run failed, 2 usage or a wrong request, 3 refused for load, 4 not reachable."
+
+_PANELS: Mapping[str, Mapping[str, str]] = {
+    "A project": {"dev": "serve", "serve": "serve"},
+    "A local stack": {"up": "stack", "down": "stack", "demo": "stack"},
+    "Workflows and runs": {
+        "apply": "runs",
+        "submit": "runs",
+        "show": "runs",
+        "runs": "runs",
+        "events": "runs",
+        "explore": "explore",
+    },
+    "A run in your hands": dict.fromkeys(("cancel", "pause", "resume", "signal", "redrive", "fork"), "control"),
+    "A deployment": {
+        "queues": "queues",
+        "dashboard": "dashboard",
+        "doctor": "doctor",
+        "worker": "service",
+        "remove": "service",
+        "token": "service",
+    },
 }
-"""The commands as `--help` groups them."""
-
-for panel, commands in _PANELS.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
-app.add_typer(service.token_app, name="token", rich_help_panel="A deployment")
-
+"""The commands as `--help` groups them, and the module of each, which is loaded when the command is asked for."""
 
 _EXTRAS = {
     **dict.fromkeys(("boto3", "botocore", "jmespath", "aws_lambda_powertools"), "service"),
@@ -63,7 +60,30 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+def app(given: Sequence[str]) -> typer.Typer:
+    """The application for these words: with the command they begin with, or with all when they begin with none."""
+    made = typer.Typer(
+        help="Durable multi-step runs on AWS without servers.",
+        epilog=_STATUSES,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    made.callback()(fanfold)
+    wanted = next(iter(given), None)
+    known = any(wanted in commands for commands in _PANELS.values())
+    for panel, commands in _PANELS.items():
+        for name, module in commands.items():
+            if known and name != wanted:
+                continue
+            command = getattr(import_module(f"fanfold.commands.{module}"), name)
+            if isinstance(command, typer.Typer):
+                made.add_typer(command, name=name, rich_help_panel=panel)
+            else:
+                made.command(name, rich_help_panel=panel)(command)
+    return made
+
+
 def fanfold(
     version: Annotated[
         bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
@@ -113,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(given: list[str], *, json_: bool) -> int:
     try:
         # Typer draws a box around a wrong word; a program that asked for JSON can't read that.
-        status = app(args=given, prog_name="fanfold", standalone_mode=not json_)
+        status = app(given)(args=given, prog_name="fanfold", standalone_mode=not json_)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1 if leaving.code else 0
     except TyperException as error:

@@ -24,7 +24,7 @@ from fanfold.text.printable import shown
 if TYPE_CHECKING:
     from fanfold.engine.ports import Token
 
-token_app = typer.Typer(help="Make, list and revoke tokens (with AWS credentials).", no_args_is_help=True)
+token = typer.Typer(help="Make, list and revoke tokens (with AWS credentials).", no_args_is_help=True)
 
 StackName = Annotated[str | None, typer.Option("--stack", help="The deployed stack; default: the local one.")]
 
@@ -90,7 +90,7 @@ def _worker_environment(endpoint: str | None) -> dict[str, str]:
     return environ
 
 
-@token_app.command("create")
+@token.command("create")
 def create(
     stack: StackName = None,
     tenant: Annotated[
@@ -130,7 +130,7 @@ def create(
         output.tell(text)
 
 
-@token_app.command("list")
+@token.command("list")
 def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
     """List tokens: whose, what for, since when; never the secrets."""
     from fanfold.engine.errors import Unreadable
@@ -156,7 +156,7 @@ def list_(stack: StackName = None, json_: JsonFlag = False) -> None:
     output.console().print(table)
 
 
-@token_app.command("revoke")
+@token.command("revoke")
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id (the part after `ff_`).")],
     stack: StackName = None,

@@ -59,9 +59,10 @@ def _widget(axes: Axes, filled: Filled, states: Mapping[str, str], when: Span) -
 
     widget, curves = filled.widget, [curve for curve in filled.curves if curve.values]
     axes.set_title(widget.title, size=9, loc="left", weight="bold")
+    axes.set_title("; ".join(filled.problems)[: 9 * widget.width - len(widget.title)], size=6, loc="right")
     if widget.view != "timeSeries" or not curves:
         axes.axis("off")
-        told = [widget.markdown, *(states.get(arn, f"{arn}: gone") for arn in widget.alarms), *filled.problems]
+        told = [widget.markdown, *(states.get(arn, f"{arn}: gone") for arn in widget.alarms)]
         told += [f"{curve.label}: {short(curve.values[-1])}" for curve in curves]
         lines = [line for part in told for line in part.splitlines()] or ["no data"]
         text = "\n".join(textwrap.fill(line, 8 * widget.width) for line in lines)

@@ -140,3 +140,47 @@ def test_no_installation_registers_a_plugin_with_another_program() -> None:
     """pytest would load one in every run, also beside the client alone, whose fixture could not work."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "entry-points" not in project
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+COMMANDS = (
+    "dev", "serve", "up", "down", "demo", "apply", "submit", "show", "runs", "events", "explore", "cancel", "pause",
+    "resume", "signal", "redrive", "fork", "queues", "dashboard", "doctor", "worker", "remove", "token",
+)  # fmt: skip
+
+NOT_AT_A_START = ("boto3", "botocore", "aws_cdk", "ministack", "httpx", "yaml", "matplotlib", "aws_lambda_powertools")
+"""What a command loads when it comes to need it. pydantic is not here: typer itself loads it to read the words."""
+
+COMMAND_MODULES = 40
+"""Modules of ours that a command's start may load: those of its own, the client's, and the output's."""
+
+
+def started(*words: str) -> set[str]:
+    """What is loaded once the command line has read these words."""
+    code = (
+        "import contextlib, io, sys\n"
+        "from fanfold.commands.command_line import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()):\n    status = main({list(words)!r})\n"
+        "print(status, *sys.modules)"
+    )
+    status, *loaded = python(code).split()
+    assert status == "0"
+    return set(loaded)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_commands_start_loads_its_own_modules_and_nothing_of_aws(command: str) -> None:
+    loaded = started(command, "--help")
+    assert loaded.isdisjoint(NOT_AT_A_START)
+    ours = {name for name in loaded if name.startswith("fanfold.")}
+    assert len(ours) <= COMMAND_MODULES, sorted(ours)
+
+
+def test_the_commands_that_are_there_are_those_whose_start_is_watched() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "fanfold.commands.command_line", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert re.findall(r"^│ (\w+) ", shown, re.MULTILINE)[-len(COMMANDS) :] == list(COMMANDS)
+    assert started("--help").isdisjoint(NOT_AT_A_START)
+    assert {"fanfold.commands.service", "fanfold.commands.stack"}.isdisjoint(started("runs", "--help"))
