@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote
 
 import uvicorn
 
-from fanfold.adapters.run_codec import to_ms
+from fanfold.adapters.packing import to_ms
 from fanfold.adapters.sqlite import SqliteBlobs, SqliteFanOut, SqliteTable
 from fanfold.adapters.sqlite.blobs import PATH
 from fanfold.engine.record.messages import DEAD, QueueName

@@ -43,7 +43,7 @@ from fanfold.adapters.memory import (
     MemoryTokens,
     RunCodec,
 )
-from fanfold.adapters.run_codec import deflate
+from fanfold.adapters.packing import deflate
 from fanfold.adapters.sqlite import Database, SqliteBlobs, SqliteFanOut, SqliteQueue, SqliteTable
 from fanfold.adapters.sqlite.blobs import PATH
 from fanfold.engine.language.maps import MapRecord

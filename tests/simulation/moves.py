@@ -12,7 +12,8 @@ from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.journal import Entry, EventType
-from fanfold.engine.record.run import Operation, Run, Status, StepState, StepStatus
+from fanfold.engine.record.operations import Operation
+from fanfold.engine.record.run import Run, Status, StepState, StepStatus
 from fanfold.engine.rules.kinds.wait_step import signal_of
 from fanfold.service.api.control import Done
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fanfold.engine.errors import CallerError, InfrastructureError, LimitExceeded, QueueFull
 from fanfold.engine.payload import Value, dump
 from fanfold.engine.ports import RunKey
-from fanfold.engine.record.run import OPERATIONS, Operation, Run, Status, StepStatus
+from fanfold.engine.record.operations import OPERATIONS, Operation
+from fanfold.engine.record.run import Run, Status, StepStatus
 from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from fanfold.engine.rules.kinds.wait_step import signal_of
 from fanfold.service.api.control import Done

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fanfold.engine.record.run import Operation
+from fanfold.engine.record.operations import Operation
 from tests.simulation import mutants
 from tests.simulation.deployment import Deployment
 from tests.simulation.explore import Blow, Site, explore, one_run

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Loaded, ValuesMissing
 from fanfold.engine.record.messages import Wake
-from fanfold.engine.record.run import Run, Status, first_look
+from fanfold.engine.record.run import Run, Status
+from fanfold.engine.record.timers import first_look
 from fanfold.engine.rules.decide import decide
 from fanfold.engine.rules.delivery import Claim, Defer, Discard, Isolate, PollMaps, Verdict, on_wake
 from fanfold.engine.rules.engine_limits import EngineLimits

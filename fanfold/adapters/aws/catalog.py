@@ -15,7 +15,7 @@ from typing import Any, Final
 from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.pagination import rows
 from fanfold.adapters.aws.run_items import MAX_ITEM_BYTES, PK, SK, Item, reads_items, size
-from fanfold.adapters.run_codec import from_ms, to_ms
+from fanfold.adapters.packing import from_ms, to_ms
 from fanfold.engine.errors import Conflict, LimitExceeded
 from fanfold.engine.payload import dump, parse
 from fanfold.engine.ports import Listed, Registered

@@ -15,8 +15,8 @@ from typing import Any, Final
 from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.pagination import rows
 from fanfold.adapters.aws.run_items import MAX_ITEM_BYTES, PK, SK, TTL, Item, reads_items, size
+from fanfold.adapters.packing import to_ms
 from fanfold.adapters.payload_codec import item_error_from_list, item_error_to_list, value_from_list, value_to_list
-from fanfold.adapters.run_codec import to_ms
 from fanfold.engine.errors import Conflict, LimitExceeded, NewerSchema, Unreadable
 from fanfold.engine.language.maps import ItemResult, MapRecord
 from fanfold.engine.payload import Json, dump

@@ -43,7 +43,8 @@ from decimal import Decimal
 from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
-from fanfold.adapters.run_codec import decode, encode, from_ms, to_ms
+from fanfold.adapters.packing import from_ms, to_ms
+from fanfold.adapters.run_codec import decode, encode
 from fanfold.engine.errors import NewerSchema, Unreadable
 from fanfold.engine.ports import EPOCH, Bucket, DueKey, IndexKey, RunKey
 from fanfold.engine.record.run import SCHEMA, TERMINAL, Run, Status

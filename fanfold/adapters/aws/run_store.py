@@ -39,7 +39,7 @@ from fanfold.adapters.aws.run_items import (
 )
 from fanfold.adapters.aws.segments import chain, page_of, read_segment, segment_key, segment_range, to_segment_item
 from fanfold.adapters.aws.shards import Shards
-from fanfold.adapters.run_codec import to_ms
+from fanfold.adapters.packing import to_ms
 from fanfold.engine.errors import Conflict, LimitExceeded, NotFound, Throttled, Unreadable
 from fanfold.engine.ports import Condition, DueKey, FirstClaim, IfAbsent, IfVersion, IndexKey, RunKey
 from fanfold.engine.record.journal import Entry

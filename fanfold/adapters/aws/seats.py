@@ -14,7 +14,7 @@ from typing import Final
 
 from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.run_items import HEAD, PK, SK, Item
-from fanfold.adapters.run_codec import to_ms
+from fanfold.adapters.packing import to_ms
 from fanfold.engine.errors import Conflict
 from fanfold.engine.ports import Seat
 

@@ -10,15 +10,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from fanfold.adapters.aws.run_items import PK, SK, TTL, Item, head_key, reads_items
-from fanfold.adapters.run_codec import (
-    deflate,
-    inflate,
-    journal_from_list,
-    journal_to_list,
-    step_from_list,
-    step_to_list,
-    to_ms,
-)
+from fanfold.adapters.packing import deflate, inflate, to_ms
+from fanfold.adapters.run_codec import journal_from_list, journal_to_list, step_from_list, step_to_list
 from fanfold.engine.errors import NewerSchema, NotFound, Unreadable
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.journal import Entry

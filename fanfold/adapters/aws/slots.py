@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.run_items import PK, SK, Item
-from fanfold.adapters.run_codec import from_ms, to_ms
+from fanfold.adapters.packing import from_ms, to_ms
 from fanfold.engine.admission.estimates import retry_after_seconds, shares
 from fanfold.engine.errors import Conflict, QueueFull
 from fanfold.engine.ports import ClassLoad, Clock, Ids, Reservation

@@ -16,7 +16,7 @@ from typing import Any, Final
 from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.pagination import rows
 from fanfold.adapters.aws.run_items import PK, SK, TTL, Item, pack, reads_items, unpack
-from fanfold.adapters.run_codec import from_ms, to_ms
+from fanfold.adapters.packing import from_ms, to_ms
 from fanfold.engine.errors import Conflict, NotFound, Unreadable
 from fanfold.engine.ports import Token
 from fanfold.engine.tenant import TENANT

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from fanfold.adapters.run_codec import to_ms
+from fanfold.adapters.packing import to_ms
 from fanfold.adapters.sqlite.database import Database
 from fanfold.engine.errors import PayloadLost
 from fanfold.engine.payload import BlobRef, Json, parse

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Final
 
 from fanfold.adapters.batches import Work, end_of, work_through
-from fanfold.adapters.run_codec import to_ms
+from fanfold.adapters.packing import to_ms
 from fanfold.adapters.sqlite.blobs import SqliteBlobs
 from fanfold.adapters.sqlite.database import Database
 from fanfold.engine.errors import InfrastructureError

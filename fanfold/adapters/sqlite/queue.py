@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from fanfold.adapters.message_codec import decode, encode
-from fanfold.adapters.run_codec import to_ms
+from fanfold.adapters.packing import to_ms
 from fanfold.adapters.sqlite.database import Database
 from fanfold.engine.errors import InfrastructureError, LimitExceeded
 from fanfold.engine.ports import Clock, NotSent, Outgoing, QueueDepth

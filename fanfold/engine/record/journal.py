@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -56,3 +56,17 @@ class Entry:
     def tells_of_a_crash(self) -> bool:
         """Whether it is an attempt's interruption by its worker's death; a worker that has to stop says so."""
         return self.type is EventType.STEP_INTERRUPTED and not (self.data and self.data.get("counted") is False)
+
+
+_NO_PROGRESS = frozenset({EventType.STEP_INTERRUPTED, EventType.RUN_SUSPENDED})
+"""Entries that a claim can add to the journal although nothing began or ended."""
+
+
+def began_or_ended(journal: Sequence[Entry]) -> bool:
+    """Whether anything began or ended since the last claim that a journal tells of."""
+    for entry in reversed(journal):
+        if entry.type is EventType.RUN_CLAIMED:
+            return False
+        if entry.type not in _NO_PROGRESS:
+            return True
+    return True

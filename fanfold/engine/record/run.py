@@ -5,12 +5,12 @@ A `Run` is a value. Nothing here changes one; `decide` returns the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
-from fanfold.engine.errors import IllegalMove, WrongState
+from fanfold.engine.errors import IllegalMove
 from fanfold.engine.language.maps import MapState
 from fanfold.engine.payload import BlobRef, Json, Value
 from fanfold.engine.record.journal import Entry
@@ -50,37 +50,6 @@ def check_move(old: Status, new: Status) -> None:
     """Raises `IllegalMove` unless the table knows the move."""
     if new not in MOVES[old]:
         raise IllegalMove(f"{old} → {new}")
-
-
-class Operation(StrEnum):
-    """What an operator may do to a run."""
-
-    CANCEL = "cancel"
-    PAUSE = "pause"
-    RESUME = "resume"
-    SIGNAL = "signal"
-    REDRIVE = "redrive"
-    FORK = "fork"
-
-
-_LIVE = frozenset(Status) - TERMINAL
-OPERATIONS: Mapping[Operation, frozenset[Status]] = {
-    Operation.CANCEL: _LIVE | {Status.CANCELLED},  # what is so already stays so: asking again is no conflict
-    Operation.PAUSE: _LIVE,
-    Operation.RESUME: _LIVE,
-    Operation.SIGNAL: _LIVE,
-    Operation.REDRIVE: frozenset({Status.FAILED, Status.CANCELLED}),
-    Operation.FORK: frozenset(Status),
-}
-"""The states in which each operation is possible; in any other it is a conflict that says the state (R10)."""
-
-
-def check_operation(operation: Operation, run: Run) -> None:
-    """Raises `WrongState` unless the run's state allows the operation."""
-    if run.status not in OPERATIONS[operation]:
-        raise WrongState(operation, run.status)
-    if run.cancel_requested and operation not in (Operation.CANCEL, Operation.FORK):
-        raise WrongState(operation, run.status, cancelling=True)
 
 
 class Reason(StrEnum):
@@ -307,29 +276,3 @@ class Run:
         if self.journal:
             return self.journal[-1].seq
         return self.sealed.last_seq
-
-
-def first_timer(deadline: datetime, steps: Iterable[StepState]) -> datetime:
-    """When a clock alone brings something: a step falls due, or the run's deadline."""
-    return min([deadline, *(step.due_at for step in steps if step.due_at is not None)])
-
-
-def first_look(steps: Iterable[StepState]) -> datetime | None:
-    """When the next look at a map that goes on elsewhere is due; None where there is no such map."""
-    looks = (step.due_at for step in steps if step.map is not None and step.status is StepStatus.WAITING)
-    return min((look for look in looks if look is not None), default=None)
-
-
-def runnable(run: Run) -> bool:
-    """Whether a waiting run is due for more than its next look at a map: a timer, or somebody left it so.
-
-    Its `due_at` lies before all looks then (`before_looks`), and no look moves it: only a claim does.
-    """
-    look = first_look(run.steps.values())
-    return run.status is Status.WAITING and run.due_at is not None and (look is None or run.due_at < look)
-
-
-def before_looks(now: datetime, steps: Iterable[StepState]) -> datetime:
-    """The `due_at` of a run that can go on now: what is due with a look at a map would only be looked at."""
-    look = first_look(steps)
-    return now if look is None else min(now, look - timedelta(milliseconds=1))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fanfold.engine.record.messages import Envelope, Message, Wake
-from fanfold.engine.record.run import Run, Status, runnable
+from fanfold.engine.record.run import Run, Status
+from fanfold.engine.record.timers import runnable
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.kinds.map_step import open_elsewhere
 from fanfold.engine.rules.lease import abandoned, held

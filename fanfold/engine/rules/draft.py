@@ -5,7 +5,7 @@ Only `decide` and its rooms use it, for the length of one call; outside there ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
@@ -19,7 +19,7 @@ from fanfold.engine.language.templates import Template
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Json, Loaded, Value
 from fanfold.engine.record.fast_replace import fast_replace
-from fanfold.engine.record.journal import Entry, EventType
+from fanfold.engine.record.journal import Entry, EventType, began_or_ended
 from fanfold.engine.record.run import (
     TERMINAL,
     Failure,
@@ -32,18 +32,14 @@ from fanfold.engine.record.run import (
     Status,
     StepState,
     StepStatus,
-    before_looks,
     check_move,
     failure_view,
-    first_timer,
 )
 from fanfold.engine.record.steps import Steps
+from fanfold.engine.record.timers import before_looks, first_timer
 from fanfold.engine.rules.effects import Effect, ReleaseSlot, StartAttempt, StartMap
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.scope import evaluate
-
-_NO_PROGRESS = frozenset({EventType.STEP_INTERRUPTED, EventType.RUN_SUSPENDED})
-"""Entries that a claim can add to the journal although nothing began or ended."""
 
 _OPEN = (StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
 
@@ -144,12 +140,12 @@ class Draft:
     @property
     def fresh(self) -> bool:
         """Whether nothing began or ended since the run was claimed, before this decision."""
-        return self.owner != self.run.owner or not _progress(self.run.journal)
+        return self.owner != self.run.owner or not began_or_ended(self.run.journal)
 
     @property
     def progressed(self) -> bool:
         """Whether anything began or ended since the run was claimed."""
-        return _progress((*self.run.journal, *self._entries))
+        return began_or_ended((*self.run.journal, *self._entries))
 
     @property
     def seq(self) -> int:
@@ -301,13 +297,3 @@ _FIELDS = (
 """What a draft and a record have alike."""
 
 _fields_of: Callable[[Draft | Run], tuple[Any, ...]] = attrgetter(*_FIELDS)
-
-
-def _progress(journal: Sequence[Entry]) -> bool:
-    """Whether anything began or ended since the last claim that a journal tells of."""
-    for entry in reversed(journal):
-        if entry.type is EventType.RUN_CLAIMED:
-            return False
-        if entry.type not in _NO_PROGRESS:
-            return True
-    return True

@@ -15,16 +15,8 @@ from fanfold.engine.language.step import OnFailure
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef, Json, Loaded, Value
 from fanfold.engine.record.journal import EventType
-from fanfold.engine.record.run import (
-    IdempotencyRecord,
-    Operation,
-    Run,
-    Signal,
-    Status,
-    StepState,
-    StepStatus,
-    check_operation,
-)
+from fanfold.engine.record.operations import Operation, check_operation
+from fanfold.engine.record.run import IdempotencyRecord, Run, Signal, Status, StepState, StepStatus
 from fanfold.engine.record.steps import Steps
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.effects import SendEnvelope, SendWake

@@ -9,7 +9,8 @@ from fanfold.engine.admission.lanes import UNBOUND, LaneLimit, LaneRequest
 from fanfold.engine.errors import InvalidDocument, LimitExceeded, ValidationIssue
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Json
-from fanfold.engine.record.run import Operation, Run, check_operation
+from fanfold.engine.record.operations import Operation, check_operation
+from fanfold.engine.record.run import Run
 from fanfold.engine.record.steps import Steps
 from fanfold.engine.rules.fork import TakenOver, checkpoints
 from fanfold.service.api.submit import Submission, Submitted, Submitter

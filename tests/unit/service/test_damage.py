@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fanfold.adapters.memory import MemoryBlobs, MemoryRunStore
-from fanfold.adapters.run_codec import deflate, inflate
+from fanfold.adapters.packing import deflate, inflate
 from fanfold.engine.errors import PayloadLost, Unreadable
 from fanfold.engine.language.workflow import version_of
 from fanfold.engine.payload import BlobRef, SealedStep, of_loaded

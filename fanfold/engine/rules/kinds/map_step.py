@@ -13,7 +13,8 @@ from fanfold.engine.language.maps import ItemError, MapState, Via, batch_size, p
 from fanfold.engine.language.templates import ExpressionError
 from fanfold.engine.payload import Json, Loaded, Value
 from fanfold.engine.record.journal import EventType
-from fanfold.engine.record.run import Failure, Run, Status, StepState, StepStatus, runnable
+from fanfold.engine.record.run import Failure, Run, Status, StepState, StepStatus
+from fanfold.engine.record.timers import runnable
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.effects import SendWake, StartMap, StopMap
 from fanfold.engine.rules.engine_limits import MAX_DELAY

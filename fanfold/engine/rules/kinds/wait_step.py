@@ -14,7 +14,8 @@ from fanfold.engine.language.wait_step import WaitFor, WaitSignal, WaitStep, Wai
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Loaded
 from fanfold.engine.record.journal import EventType
-from fanfold.engine.record.run import Failure, Operation, Run, StepState, StepStatus, check_operation
+from fanfold.engine.record.operations import Operation, check_operation
+from fanfold.engine.record.run import Failure, Run, StepState, StepStatus
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.events import StepEvent
 from fanfold.engine.rules.kinds.step_rules import StepRules

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from fanfold.engine.errors import LimitExceeded
 from fanfold.engine.payload import Json, Value, dump_payload, fingerprint
-from fanfold.engine.record.run import Operation, Run
+from fanfold.engine.record.operations import Operation
+from fanfold.engine.record.run import Run
 from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from fanfold.engine.rules.kinds.wait_step import check_signal
 from fanfold.engine.rules.operations import replayed

@@ -11,7 +11,8 @@ import pytest
 
 from fanfold.engine.errors import KeyReused, WrongState
 from fanfold.engine.record.messages import envelope_of
-from fanfold.engine.record.run import OPERATIONS, Failure, Operation, Reason, Status
+from fanfold.engine.record.operations import OPERATIONS, Operation
+from fanfold.engine.record.run import Failure, Reason, Status
 from fanfold.engine.rules.delivery import Claim, Defer, on_envelope
 from fanfold.engine.rules.effects import SendEnvelope
 from fanfold.engine.rules.events import (

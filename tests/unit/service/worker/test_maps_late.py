@@ -12,7 +12,8 @@ import pytest
 from fanfold.adapters.memory.fanout import CLOSING_SECONDS
 from fanfold.engine.language.maps import MapState, Via
 from fanfold.engine.payload import BlobRef
-from fanfold.engine.record.run import Run, Status, StepState, StepStatus, runnable
+from fanfold.engine.record.run import Run, Status, StepState, StepStatus
+from fanfold.engine.record.timers import runnable
 from fanfold.engine.rules.delivery import Claim, Defer, NotifyHolder, PollMaps, on_wake
 from fanfold.engine.rules.events import MapCompletionSignalled, MapStillRunning, PauseAsked, ResumeAsked
 from fanfold.engine.rules.kinds.map_step import AFTER_RING, FIRST_LOOK
