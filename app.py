@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from aws_cdk import App
 
-from infra import context
-from infra.config import Config
-from infra.nag import check
-from infra.stack import FanfoldStack
+from fanfold.cdk import context
+from fanfold.cdk.config import Config
+from fanfold.cdk.nag import check
+from infra.stack import PROJECT, FanfoldStack
 
 
 def main() -> None:
     """Synthesise the stack the context describes (`docs/operations.md` lists the context keys)."""
     app = App()
     context.check(app.node.get_all_context())
-    config = Config.from_context(app.node.try_get_context)
+    config = Config.from_context(app.node.try_get_context, PROJECT)
     stack = FanfoldStack(app, config.stack_name, config=config)
     if not config.local:
         # An emulator has neither auditors nor attackers, and everybody there waits for the synth.
-        check(stack)
+        check(stack.fanfold)
     app.synth()
 
 

@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 FILE: Final = "pyproject.toml"
-_KEYS: Final = ("tasks", "workflows", "settings", "classes")
+TASKS: Final = ("functions.tasks",)
+"""Where a project's tasks are that says nothing of them."""
+_KEYS: Final = ("tasks", "workflows", "lock", "settings", "classes")
 
 
 class ProjectError(ValueError):
@@ -36,10 +38,21 @@ class Project:
     """
 
     folder: Path
-    tasks: tuple[str, ...] = ("functions.tasks",)
+    tasks: tuple[str, ...] = TASKS
     workflows: tuple[str, ...] = ("workflows/*.yaml", "workflows/*.yml", "workflows/*.json")
+    lock: str = "requirements.lock"
     settings: Mapping[str, Any] = field(default_factory=dict)
     classes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def lock_file(self) -> Path:
+        """The file of the functions' packages, which need not be there."""
+        return self.folder / self.lock
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The top-level packages and modules of the project that its functions consist of, each once."""
+        return tuple(dict.fromkeys(["functions", *(name.partition(".")[0] for name in self.tasks)]))
 
     def workflow_files(self) -> list[Path]:
         """The files of workflow documents that are there, in order."""
@@ -57,6 +70,15 @@ def find(start: Path) -> Project | None:
         if file.is_file() and (table := _table(file)) is not None:
             return _project(folder, table)
     return None
+
+
+def at(folder: Path) -> Project:
+    """The project of exactly this folder. Raises `ProjectError` where it is none."""
+    file = folder.resolve() / FILE
+    table = _table(file) if file.is_file() else None
+    if table is None:
+        raise ProjectError(f"{file} has no table [tool.fanfold]")
+    return _project(folder.resolve(), table)
 
 
 def is_project(folder: Path) -> bool:
@@ -89,8 +111,11 @@ def _project(folder: Path, table: Any) -> Project:
     for key in ("settings", "classes"):
         if not isinstance(table.get(key, {}), dict):
             raise ProjectError(f"{file}: [tool.fanfold] {key} must be a table")
-    lists = {key: tuple(table[key]) for key in ("tasks", "workflows") if key in table}
-    return Project(folder=folder, settings=table.get("settings", {}), classes=table.get("classes", {}), **lists)
+    if not isinstance(table.get("lock", ""), str):
+        raise ProjectError(f"{file}: [tool.fanfold] lock must be the name of a file")
+    given: dict[str, Any] = {key: tuple(table[key]) for key in ("tasks", "workflows") if key in table}
+    given |= {key: table[key] for key in ("lock", "settings", "classes") if key in table}
+    return Project(folder=folder, **given)
 
 
 def _check_texts(file: Path, key: str, given: Any) -> None:

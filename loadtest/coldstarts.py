@@ -16,6 +16,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
 
+from fanfold import project
 from fanfold.cdk.shipped import copy_shipped
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +51,7 @@ class Start:
 def shipped(folder: Path) -> Path:
     """A folder like what ships: `functions` and the locked packages as installed here, compiled as for Lambda."""
     folder.mkdir(parents=True)
-    copy_shipped(ROOT, folder)
+    copy_shipped(project.at(ROOT), folder)
     for name in re.findall(r"^([\w.-]+)==", LOCK.read_text(encoding="utf-8"), re.MULTILINE):
         for file in files(name) or ():
             if ".." in file.parts or file.suffix == ".pyc":

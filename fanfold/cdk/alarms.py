@@ -13,13 +13,13 @@ from constructs import Construct
 
 from fanfold.cdk.alarm_factory import AlarmFactory
 from fanfold.cdk.api_gateway import ApiGateway
+from fanfold.cdk.config import Config
 from fanfold.cdk.function import Function
 from fanfold.cdk.metrics import PERIOD, own
 from fanfold.cdk.queue_alarms import queue_alarms, wait_alarms
 from fanfold.cdk.queues import Queues
 from fanfold.cdk.table import DUE_INDEX, LIST_INDEX, Table
 from fanfold.service.telemetry.metrics import Metric
-from infra.config import Config
 
 FAILED_PERCENT = 20
 FAILED_LEAST = 5

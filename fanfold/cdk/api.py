@@ -6,11 +6,11 @@ from aws_cdk import Duration
 from constructs import Construct
 
 from fanfold.cdk.api_gateway import ApiGateway
+from fanfold.cdk.config import Config
 from fanfold.cdk.function import Function, Package
 from fanfold.cdk.http_api import HttpDoor
 from fanfold.cdk.rest_api import RestDoor
 from fanfold.cdk.vended import vended_log_group
-from infra.config import Config
 
 TIMEOUTS = {"http": Duration.seconds(29), "rest": Duration.seconds(28)}
 """Less than the 30 s (HTTP API) or 29 s (REST API) after which API Gateway answers by itself: ours comes first."""

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import jsii
-from aws_cdk import AssetHashType, BundlingOptions, DockerImage, IgnoreMode, ILocalBundling
+from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 from uv import find_uv_bin
 
 from fanfold.cdk.imports import check_imports
-from fanfold.cdk.shipped import EXCLUDES, copy_shipped
+from fanfold.cdk.shipped import copy_shipped
+from fanfold.project import Project
 
-ROOT = Path(__file__).resolve().parents[2]
-LOCK = ROOT / "requirements.lock"
 PYTHON = "3.13"
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
 """uv's name for Lambda's platform (Amazon Linux 2023, glibc 2.34) by architecture."""
+
+MAX_BYTES: Final = 262_144_000
+"""What a function may have unpacked, its layers included (Lambda quotas: 250 MB)."""
+LARGEST: Final = 10
+"""So many packages are named where all together are too large."""
+
+
+class TooLarge(ValueError):
+    """What would be deployed is larger than Lambda takes."""
 
 
 def compiler() -> str | None:
@@ -44,7 +55,9 @@ def compiler() -> str | None:
 class _Dependencies:
     """Installs the locked packages for Lambda's platform; wheels only, so nothing is built and no Docker is needed."""
 
-    def __init__(self, *, platform: str, compiler_path: str | None) -> None:
+    def __init__(self, lock: Path, code: Path, *, platform: str, compiler_path: str | None) -> None:
+        self._lock = lock
+        self._code = code
         self._platform = platform
         self._compiler = compiler_path
 
@@ -54,12 +67,13 @@ class _Dependencies:
             [
                 *(find_uv_bin(), "pip", "install", "--quiet", "--target", f"{output_dir}/python"),
                 *("--python-version", PYTHON, "--python-platform", self._platform),
-                *("--only-binary", ":all:", "--require-hashes", "--no-deps", "-r", str(LOCK)),
+                *("--only-binary", ":all:", "--require-hashes", "--no-deps", "-r", str(self._lock)),
             ]
         )
         # Console scripts: nothing runs them there, and their first line names this machine's interpreter.
         shutil.rmtree(Path(output_dir, "python", "bin"), ignore_errors=True)
         _compile(self._compiler, output_dir, mounted_at="/opt")
+        check_size(Path(output_dir, "python"), beside=_bytes(self._code))
         return True
 
 
@@ -67,51 +81,84 @@ class _Dependencies:
 class _Functions:
     """Copies what ships and compiles it: /var/task is read-only, so Lambda itself never would."""
 
-    def __init__(self, *, compiler_path: str) -> None:
+    def __init__(self, code: Path, *, compiler_path: str) -> None:
+        self._code = code
         self._compiler = compiler_path
 
     def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
         """Fill `output_dir`; true means: no container has to be started."""
-        copy_shipped(ROOT, Path(output_dir))
+        shutil.copytree(self._code, output_dir, dirs_exist_ok=True)
         _compile(self._compiler, output_dir, mounted_at="/var/task")
         return True
 
 
-def dependency_layer(scope: Construct, *, architecture: str) -> lambda_.LayerVersion:
-    """The layer with the locked packages for an architecture (`arm64` or `x86_64`).
+def dependency_layer(scope: Construct, project: Project, *, architecture: str) -> lambda_.LayerVersion:
+    """The layer with the packages that the project's lock pins, for an architecture (`arm64` or `x86_64`).
 
     Its hash is over what decides its content, not over the content: an unchanged lock is never installed again.
+    Raises `TooLarge` where it does not fit beside the code.
     """
     platform = PLATFORMS[architecture]
     compiler_path = compiler()
-    decides = [LOCK.read_text(), PYTHON, platform, "compiled" if compiler_path else "source"]
+    code = _code_of(project)
+    decides = [project.lock_file.read_text(), PYTHON, platform, "compiled" if compiler_path else "source"]
     return lambda_.LayerVersion(
         scope,
         "Dependencies",
         description="Locked dependencies of every Fanfold function",
         compatible_runtimes=[RUNTIME],
         code=lambda_.Code.from_asset(
-            str(ROOT / "infra"),  # bundling needs a folder; the custom hash keeps it from being looked at
+            str(code),  # bundling needs a folder; the custom hash keeps it from being looked at
             asset_hash=hashlib.sha256("\0".join(decides).encode()).hexdigest(),
             asset_hash_type=AssetHashType.CUSTOM,
-            bundling=_local(_Dependencies(platform=platform, compiler_path=compiler_path)),
+            bundling=_local(
+                _Dependencies(project.lock_file, code, platform=platform, compiler_path=compiler_path),
+            ),
         ),
     )
 
 
-def function_code(*, compiled: bool) -> lambda_.Code:
+def function_code(project: Project, *, compiled: bool) -> lambda_.Code:
     """The one code asset of all functions; byte code goes with it if `compiled` and an interpreter for it is there.
 
     Raises `NotImportable` for code that the layer's packages do not suffice for.
     """
-    check_imports(ROOT, LOCK)
+    check_imports(project)
     compiler_path = compiler() if compiled else None
+    code = _code_of(project)
     return lambda_.Code.from_asset(
-        str(ROOT),
-        exclude=list(EXCLUDES),
-        ignore_mode=IgnoreMode.DOCKER,
-        bundling=_local(_Functions(compiler_path=compiler_path)) if compiler_path else None,
+        str(code), bundling=_local(_Functions(code, compiler_path=compiler_path)) if compiler_path else None
     )
+
+
+def check_size(packages: Path, *, beside: int) -> None:
+    """Raises `TooLarge`, naming the largest packages, where a folder of them does not fit `beside` so many bytes."""
+    sizes = {path.name: _bytes(path) for path in packages.iterdir()}
+    total = sum(sizes.values()) + beside
+    if total > MAX_BYTES:
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST]
+        told = "".join(f"\n  {sizes[name] / 1e6:7.1f} MB  {name}" for name in largest)
+        raise TooLarge(
+            f"The functions would have {total / 1e6:.0f} MB, the most is {MAX_BYTES / 1e6:.0f} MB. The largest:{told}"
+        )
+
+
+_codes: dict[Path, Path] = {}
+
+
+def _code_of(project: Project) -> Path:
+    """A folder with what ships of a project, put together once in a process."""
+    if project.folder not in _codes:
+        folder = Path(tempfile.mkdtemp(prefix="fanfold-code-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        copy_shipped(project, folder)
+        _codes[project.folder] = folder
+    return _codes[project.folder]
+
+
+def _bytes(path: Path) -> int:
+    files = [path] if path.is_file() else (file for file in path.rglob("*") if file.is_file())
+    return sum(file.stat().st_size for file in files)
 
 
 def _local(bundling: object) -> BundlingOptions:

@@ -1,12 +1,10 @@
-"""The classes of workers that are deployed: what `classes.toml`, or the context instead, says of each pool."""
+"""The classes of workers that are deployed: what the project, or the context instead, says of each pool."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,9 +13,6 @@ from fanfold.cdk.type_checks import check_kinds, check_whole
 from fanfold.engine.admission.lanes import MAX_LANES, shares
 from fanfold.engine.record.messages import DEAD, RESUME
 from fanfold.engine.rules.engine_limits import MAX_DELAY
-
-FILE: Final = Path(__file__).resolve().parents[2] / "classes.toml"
-"""The one place to add a class in."""
 
 MAX_FUNCTION_SECONDS: Final = 900
 """Lambda's longest timeout (Lambda quotas)."""
@@ -173,14 +168,6 @@ class ClassConfig:
     def batch_seconds(self) -> int:
         """The timeout of the function that works on a batch of a map's items."""
         return self.item_seconds + BATCH_MARGIN_SECONDS
-
-
-def shipped() -> Mapping[str, Any]:
-    """What `classes.toml` says, by class. Raises ValueError where it is no TOML."""
-    try:
-        return tomllib.loads(FILE.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{FILE.name}: {error}") from error
 
 
 def classes_of(given: Mapping[str, Any], *, defaults: Mapping[str, Any], local: bool) -> dict[str, ClassConfig]:

@@ -8,9 +8,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_lambda_event_sources as sources
 from constructs import Construct
 
+from fanfold.cdk.config import BATCH_SIZE
 from fanfold.cdk.function import Function, Package
 from fanfold.cdk.queues import Queues
-from infra.config import BATCH_SIZE
 
 TIMEOUT = Duration.seconds(60)
 """Ten letters of one read and one send each. Also the dead-letter queues' visibility."""

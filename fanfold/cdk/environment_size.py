@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from fanfold.cdk.config import Config
 from fanfold.engine.record.messages import DEAD, RESUME
 from fanfold.service.addresses import Addresses
-from infra.config import Config
 
 MAX_BYTES: Final = 4_096
 """A function's environment as Lambda counts it (Lambda quotas): a JSON object, every quote in a value escaped."""
@@ -20,9 +20,9 @@ REGION: Final = "ap-southeast-1"
 """None is longer."""
 
 
-def check(config: Config) -> None:
+def check(config: Config, *, prefix: str = "") -> None:
     """Raises ValueError where the classes, with their queues' names, would not fit into a function's environment."""
-    size = counted(environment(config))
+    size = counted(environment(config, prefix=prefix))
     if size > MAX_BYTES:
         raise ValueError(
             f"classes: a function's environment would have about {size:,} bytes, the most is {MAX_BYTES:,}: take fewer "
@@ -35,21 +35,27 @@ def counted(variables: Mapping[str, str]) -> int:
     return len(json.dumps(dict(variables)).encode())
 
 
-def environment(config: Config) -> dict[str, str]:
-    """An environment as long as that of a function of this deployment in the region with the longest name."""
+def environment(config: Config, *, prefix: str = "") -> dict[str, str]:
+    """An environment as long as that of a function of this deployment in the region with the longest name.
+
+    `prefix` is the id of the deployment's construct, which is in the name of all that it makes.
+    """
     addresses = Addresses(
         queues_at=f"https://sqs.{REGION}.amazonaws.com/{TOKEN}/",
         machines_at=f"arn:aws:states:{REGION}:{TOKEN}:stateMachine:",
         queues={
-            name: {role: _named(config, f"{name}Queues{queue}") for role, queue in _queues(tuple(given.lanes)).items()}
+            name: {
+                role: _named(config, f"{prefix}{name}Queues{queue}")
+                for role, queue in _queues(tuple(given.lanes)).items()
+            }
             for name, given in config.classes.items()
         },
-        machines={name: f"{name}FanOutMaps{HASH}-{TOKEN}" for name in config.classes},
+        machines={name: f"{prefix}{name}FanOutMaps{HASH}-{TOKEN}" for name in config.classes},
     )
     settings = config.settings(
-        table=_named(config, "RunsTable"),
+        table=_named(config, f"{prefix}RunsTable"),
         # A bucket's name has the stack's in small letters, and a random part as long as others.
-        bucket=_named(config, "PayloadsBucket"),
+        bucket=_named(config, f"{prefix}PayloadsBucket"),
         queues={name: {} for name in config.classes},
     )
     return settings.to_env(brief=True, addresses=addresses)

@@ -16,12 +16,12 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from fanfold.cdk.classes import ClassConfig
+from fanfold.cdk.config import MAX_EXPRESS_SECONDS
 from fanfold.cdk.function import Function, Package
 from fanfold.cdk.kms_key import USE, Key
 from fanfold.cdk.vended import vended_log_group
 from fanfold.engine.language.maps import ANSWERS, DEAD, THROTTLED
 from fanfold.engine.record.run import SCHEMA
-from infra.config import MAX_EXPRESS_SECONDS
 
 BUSY = [
     "Lambda.TooManyRequestsException",

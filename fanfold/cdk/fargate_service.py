@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from math import ceil
+from pathlib import Path
 from typing import Final
 
 from aws_cdk import Aws, Duration, RemovalPolicy
@@ -19,7 +20,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from fanfold.cdk.bundling import ROOT
 from fanfold.cdk.fargate import Fargate
 from fanfold.cdk.function import Package
 from fanfold.cdk.queues import Queues
@@ -102,7 +102,7 @@ class FargateService(Construct):
         )
         self.task.add_container(
             "Worker",
-            image=self._image(fargate.image, platform),
+            image=self._image(fargate.image, platform, package.folder),
             # The image's entry point is `fanfold worker`.
             command=["--class", class_name, "--concurrency", str(fargate.concurrency), "--json"],
             # boto3 reads this name, unlike other SDKs.
@@ -137,9 +137,9 @@ class FargateService(Construct):
             iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=conditions)
         )
 
-    def _image(self, name: str, platform: assets.Platform) -> ecs.ContainerImage:
+    def _image(self, name: str, platform: assets.Platform, folder: Path) -> ecs.ContainerImage:
         if not name:
-            return ecs.ContainerImage.from_asset(str(ROOT), platform=platform)
+            return ecs.ContainerImage.from_asset(str(folder), platform=platform)
         found = _ECR.fullmatch(name)
         if found is None:
             return ecs.ContainerImage.from_registry(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
@@ -21,8 +22,9 @@ ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "x86_64": lambda_.Archite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What all functions of a deployment share."""
+    """What all functions of a deployment share. `folder` is the project's, where a container's recipe lies."""
 
+    folder: Path
     code: lambda_.Code
     layers: Sequence[lambda_.ILayerVersion]
     environment: Mapping[str, str]

@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from fanfold.cdk.shipped import SHIPPED
+from fanfold.cdk import shipped as shipping
+from fanfold.project import Project
 
 RUNTIME_NAMES = frozenset({"boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six"})
 """Lambda's Python runtimes include Boto3 and what it needs (AWS Lambda Developer Guide, "Building with Python")."""
@@ -33,8 +34,7 @@ REMOVED_NAMES = frozenset(_REMOVED.split())
 _PROBE = """
 import importlib, importlib.abc, json, sys
 root, names = sys.argv[1], frozenset(json.loads(sys.argv[2])) | sys.stdlib_module_names
-names |= {"functions", "fanfold"}
-parts = json.loads(sys.argv[3])
+parts, tasks = json.loads(sys.argv[3]), json.loads(sys.argv[4])
 
 class Only(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -51,6 +51,7 @@ sys.meta_path.insert(0, Only())
 found = {}
 try:
     from fanfold.tasks import registry
+    registry.use(tasks)
     found = {module.name: module.error for module in registry.broken()}
 except BaseException as error:
     found["fanfold.tasks.registry"] = f"{type(error).__name__}: {error}"
@@ -62,7 +63,7 @@ for entry in ENTRIES:
 sys.__stdout__.write("\\n" + json.dumps(found))
 """
 _SECONDS = 120
-PARTS = frozenset(path.removesuffix(".py").replace("/", ".") for path in SHIPPED if path.startswith("fanfold/"))
+PARTS = frozenset(f"fanfold.{part}" for part in shipping.PARTS if not part.endswith(".py"))
 """The parts of this library that ship."""
 
 
@@ -70,20 +71,27 @@ class NotImportable(ValueError):
     """What would be deployed can't be imported there."""
 
 
-@cache
-def check_imports(root: Path, lock: Path) -> None:
-    """Raises `NotImportable`, with every module and the reason, unless all that ships from `root` can be imported.
+def check_imports(project: Project) -> None:
+    """Raises `NotImportable`, with every module and the reason, unless all that ships of a project can be imported.
 
-    The packages are those that `lock` pins, by the names they have on this machine, where they must be installed.
+    The packages are those that its lock pins, by the names they have on this machine, where they must be installed.
+    Each state of a project is looked at once in a process.
     """
-    names = RUNTIME_NAMES | _provided(_pinned(lock.read_text(encoding="utf-8")))
-    found = _tried(root, names) | dict(_in_text(root, names))
+    text = project.lock_file.read_text(encoding="utf-8") if project.lock_file.is_file() else ""
+    _check(project.folder, project.lock, text, project.packages, project.tasks)
+
+
+@cache
+def _check(root: Path, lock: str, text: str, packages: tuple[str, ...], tasks: tuple[str, ...]) -> None:
+    project = Project(folder=root, lock=lock, tasks=tasks)
+    names = RUNTIME_NAMES | _provided(_pinned(text)) | {*packages, "fanfold"}
+    found = _tried(project, names) | dict(_in_text(project, names))
     if found:
         told = "".join(f"\n  {module}: {why}" for module, why in sorted(found.items()))
         raise NotImportable(
-            f"Not deployed, for these modules could not be imported with the packages of {lock.name}:{told}\n"
-            "  A package more goes into infra/layer.in, then `make lock`. What is optional stands in a `try` that"
-            " expects ImportError."
+            f"Not deployed, for these modules could not be imported with the packages of {lock}:{told}\n"
+            f"  A package more goes where {lock} is made from, then into the lock. What is optional stands in a `try`"
+            " that expects ImportError."
         )
 
 
@@ -104,11 +112,14 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _tried(root: Path, names: Collection[str]) -> dict[str, str]:
-    entries = sorted(path.stem for path in (root / "functions").glob("*.py") if path.stem != "__init__")
+def _tried(project: Project, names: Collection[str]) -> dict[str, str]:
+    entries = sorted(path.stem for path in (project.folder / "functions").glob("*.py") if path.stem != "__init__")
     script = f"ENTRIES = {entries!r}\n{_PROBE}"
     asked = subprocess.run(
-        [sys.executable, "-I", "-c", script, str(root), json.dumps(sorted(names)), json.dumps(sorted(PARTS))],
+        [
+            *(sys.executable, "-I", "-c", script, str(project.folder)),
+            *(json.dumps(sorted(given)) for given in (names, PARTS, project.tasks)),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -120,10 +131,11 @@ def _tried(root: Path, names: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _in_text(root: Path, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    known = (sys.stdlib_module_names - REMOVED_NAMES) | {"functions", "fanfold"} | set(names) | PARTS
-    for path in sorted(path for shipped in SHIPPED for path in _modules(root / shipped)):
-        module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+def _in_text(project: Project, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    known = (sys.stdlib_module_names - REMOVED_NAMES) | set(names) | PARTS
+    ships = ((place / path.relative_to(at), path) for at, place in shipping.shipped(project) for path in _modules(at))
+    for place, path in sorted(ships):
+        module = ".".join(place.with_suffix("").parts).removesuffix(".__init__")
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):

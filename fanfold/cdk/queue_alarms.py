@@ -9,10 +9,10 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 
 from fanfold.cdk.alarm_factory import AlarmFactory
+from fanfold.cdk.config import Config
 from fanfold.cdk.metrics import PERIOD, age, own
 from fanfold.cdk.queues import Queues
 from fanfold.service.telemetry.metrics import Metric
-from infra.config import Config
 
 
 def queue_alarms(bell: AlarmFactory, queues: Mapping[str, Queues], config: Config) -> None:

@@ -10,8 +10,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from fanfold.cdk.config import DEAD_RETENTION_DAYS, MAX_RECEIVES, SOURCE_RETENTION_DAYS
 from fanfold.engine.record.messages import DEAD, RESUME
-from infra.config import DEAD_RETENTION_DAYS, MAX_RECEIVES, SOURCE_RETENTION_DAYS
 
 
 class Queues(Construct):

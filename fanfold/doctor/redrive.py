@@ -12,7 +12,7 @@ from fanfold.doctor.finding import Check, Finding, Remedy
 SOURCE_DAYS = 7
 DEAD_DAYS = 14
 MAX_RECEIVES = 10
-"""What the stack is deployed with (`infra/config.py`; a test holds them together)."""
+"""What the stack is deployed with (`fanfold/cdk/config.py`; a test holds them together)."""
 DAY_SECONDS = 86_400
 
 

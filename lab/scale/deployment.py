@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
+from fanfold import project
 from fanfold.cdk.classes import classes_of
-from fanfold.cdk.classes import shipped as shipped_classes
 from fanfold.service.settings import ClassSettings, Settings
 from lab.scale.limits import ACCOUNT_CONCURRENCY, NEW_TABLE_WRITES, PARTITION_WRITES
 
@@ -63,7 +64,7 @@ class Deployment:
 
     def settings(self) -> Settings:
         """The runtime's settings of such a deployment; nobody is refused for too many queued runs."""
-        lanes = tuple(classes_of(shipped_classes(), defaults={}, local=False)[CLASS].lanes)
+        lanes = tuple(classes_of(project.at(Path(__file__).parents[2]).classes, defaults={}, local=False)[CLASS].lanes)
         return Settings(
             classes={CLASS: ClassSettings(lanes=lanes, max_queue_depth=0)},
             submits_per_minute=0,
@@ -74,9 +75,9 @@ class Deployment:
 
 
 def shipped() -> Deployment:
-    """What ships: the settings' defaults, and class `model` with its lane `normal` as `classes.toml` has them."""
+    """What ships: the settings' defaults, and class `model` with its lane `normal` as `pyproject.toml` has them."""
     settings = Settings()
-    of_class = classes_of(shipped_classes(), defaults={}, local=False)[CLASS]
+    of_class = classes_of(project.at(Path(__file__).parents[2]).classes, defaults={}, local=False)[CLASS]
     return Deployment(
         slot_shards=settings.slot_shards,
         index_shards=settings.index_shards,

@@ -12,9 +12,9 @@ import pytest
 from aws_cdk import App
 from aws_cdk.assertions import Template
 
-from infra.config import Config
-from infra.nag import check
-from infra.stack import FanfoldStack
+from fanfold.cdk.config import Config
+from fanfold.cdk.nag import check
+from infra.stack import PROJECT, FanfoldStack
 
 Json = dict[str, Any]
 CONTEXT = json.loads((Path(__file__).parents[2] / "cdk.json").read_text())["context"]
@@ -74,10 +74,10 @@ def synthesise(context: Mapping[str, Any], *, nag: bool = False) -> Synthesised:
         # Takes ten seconds, and `cdk synth` does it anyway.
         builtin_cloud_formation_validation=False,
     )
-    config = Config.from_context(app.node.try_get_context)
+    config = Config.from_context(app.node.try_get_context, PROJECT)
     stack = FanfoldStack(app, config.stack_name, config=config)
     if nag:
-        check(stack)
+        check(stack.fanfold)
         app.synth()
     return Synthesised(config=config, template=dict(Template.from_stack(stack).to_json()))
 
@@ -106,7 +106,7 @@ ONE_CLASS = '{"model": {"concurrency": 100}}'
 
 @pytest.fixture(scope="session")
 def shipped() -> Synthesised:
-    """What goes to a real account for keeps, with the classes of `classes.toml`; the rules have passed it."""
+    """What goes to a real account for keeps, with the classes of `pyproject.toml`; the rules have passed it."""
     return synthesise({"stage": "prod"}, nag=True)
 
 

@@ -14,7 +14,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from fanfold import project
 from fanfold.cdk import bundling
+from fanfold.cdk.bundling import TooLarge
+from fanfold.cdk.shipped import NothingToShip, copy_shipped
+from infra.stack import PROJECT
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.M)
@@ -75,7 +79,8 @@ def test_an_interpreter_of_another_version_compiles_nothing(tmp_path: Path, monk
 
 
 def test_byte_code_ships_for_every_module_and_is_taken_without_a_look_at_its_source(tmp_path: Path) -> None:
-    assert bundling._Functions(compiler_path=sys.executable).try_bundle(str(tmp_path))
+    code = bundling._code_of(PROJECT)
+    assert bundling._Functions(code, compiler_path=sys.executable).try_bundle(str(tmp_path))
     sources = list(tmp_path.rglob("*.py"))
     for source in sources:
         byte_code = Path(importlib.util.cache_from_source(str(source)))
@@ -84,3 +89,34 @@ def test_byte_code_ships_for_every_module_and_is_taken_without_a_look_at_its_sou
     (tmp_path / "fanfold" / "service" / "version.py").write_text("raise AssertionError('the source was read')")
     code = "import sys; sys.path.insert(0, sys.argv[1]); import fanfold.service.version"
     subprocess.run([sys.executable, "-I", "-S", "-c", code, str(tmp_path)], check=True)
+
+
+def test_packages_that_do_not_fit_are_refused_with_the_largest_of_them(tmp_path: Path) -> None:
+    for number in range(12):
+        path = tmp_path / f"package{number}" / "data"
+        path.parent.mkdir()
+        with path.open("wb") as file:
+            file.truncate((number + 1) * 1_000_000)  # a hole, which takes no room
+    bundling.check_size(tmp_path, beside=bundling.MAX_BYTES - 78_000_000)
+    with pytest.raises(TooLarge, match=r"The functions would have 262 MB, the most is 262 MB") as refused:
+        bundling.check_size(tmp_path, beside=bundling.MAX_BYTES - 77_999_999)
+    named = [line.split()[-1] for line in str(refused.value).splitlines()[1:]]
+    assert named == [f"package{number}" for number in range(11, 1, -1)]
+
+
+def test_what_ships_is_the_projects_packages_and_the_librarys_parts_wherever_that_lies(tmp_path: Path) -> None:
+    for name in ("functions/api.py", "mine/tasks.py", "single.py", "other/secret.py", "tests/test_mine.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "pyproject.toml").write_text('[tool.fanfold]\ntasks = ["mine.tasks", "single"]\n')
+    copy_shipped(project.at(tmp_path), tmp_path / "out")
+    found = {path.relative_to(tmp_path / "out").parts[0] for path in (tmp_path / "out").rglob("*.py")}
+    assert found == {"functions", "mine", "single.py", "fanfold"}
+    assert not (tmp_path / "out" / "fanfold" / "cdk").exists()
+
+
+def test_a_package_that_a_project_names_and_lacks_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.fanfold]\ntasks = ["mine.tasks"]\n')
+    (tmp_path / "functions").mkdir()
+    with pytest.raises(NothingToShip, match="no package 'mine'"):
+        copy_shipped(project.at(tmp_path), tmp_path / "out")

@@ -11,19 +11,26 @@ from typing import Any
 
 import pytest
 
-from fanfold.cdk.classes import FILE, LOCAL_CONCURRENCY, MAPPING_CONCURRENCY, ClassConfig, classes_of
+from fanfold.cdk.classes import LOCAL_CONCURRENCY, MAPPING_CONCURRENCY, ClassConfig, classes_of
+from fanfold.cdk.config import Config
 from fanfold.cdk.environment_size import REGION, TOKEN, check, counted
 from fanfold.cdk.environment_size import environment as longest
 from fanfold.service.settings import ClassSettings, Settings
-from infra.config import Config
+from infra.stack import PROJECT
 from tests.infra.conftest import Synthesised
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
+def told(text: str) -> Mapping[str, Any]:
+    """The classes that a project's file with this text says."""
+    classes: Mapping[str, Any] = tomllib.loads(text)["tool"]["fanfold"]["classes"]
+    return classes
+
+
 def configured(classes: Mapping[str, Any] | None, **context: Any) -> Config:
     given = {**context, **({} if classes is None else {"classes": classes})}
-    return Config.from_context(given.get)
+    return Config.from_context(given.get, PROJECT)
 
 
 def settings_of(config: Config) -> Mapping[str, ClassSettings]:
@@ -129,10 +136,10 @@ def test_more_classes_than_a_functions_environment_holds_are_refused_at_synth() 
 
 def test_the_example_in_the_documentation_is_a_class_more(synth: Callable[..., Synthesised]) -> None:
     examples = re.findall(r"```toml\n(.*?)```", OPERATIONS.read_text(encoding="utf-8"), re.DOTALL)
-    base = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    base = PROJECT.classes
     for example in examples:
-        assert configured({**base, **tomllib.loads(example)}).classes.keys() >= base.keys()
-    added = tomllib.loads(examples[0])
+        assert configured({**base, **told(example)}).classes.keys() >= base.keys()
+    added = told(examples[0])
     given = {**base, **added}
     stack = synth({"stage": "dev", "classes": given})
     (function, *_) = workers(stack).values()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fanfold.cdk.classes import ClassConfig
+from fanfold.cdk.config import Config
 from fanfold.service.settings import Settings
-from infra.config import Config
 
 
 def configured(context: Mapping[str, Any]) -> Config:

@@ -14,9 +14,9 @@ from typing import Any
 import aws_cdk
 import pytest
 
-from fanfold.cdk.bundling import ROOT
-from infra import context
-from infra.config import Config
+from fanfold.cdk import context
+from fanfold.cdk.config import Config
+from infra.stack import PROJECT
 from tests.infra.conftest import CONTEXT
 
 NOT_SET = {
@@ -51,7 +51,7 @@ def test_the_keys_are_those_that_are_asked_for_and_documented() -> None:
         asked.add(key)
 
     Config.from_context(get)
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (PROJECT.folder / "docs" / "operations.md").read_text(encoding="utf-8")
     table = page[page.index("| key | default | meaning |") :].split("\n\n")[0]
     assert context.KEYS == asked == set(re.findall(r"^\| `(\w+)` \|", table, re.M))
 
@@ -79,7 +79,12 @@ def test_keys_of_ours_and_of_cdk_pass() -> None:
 def test_a_typing_error_stops_the_synth_before_anything_is_made(tmp_path: Path) -> None:
     given = {"CDK_CONTEXT_JSON": json.dumps({**CONTEXT, "stagee": "prod"}), "CDK_OUTDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "app.py"], cwd=ROOT, env={**os.environ, **given}, capture_output=True, text=True, check=False
+        [sys.executable, "app.py"],
+        cwd=PROJECT.folder,
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode != 0
     assert "unknown key 'stagee'; did you mean 'stage'?" in done.stderr

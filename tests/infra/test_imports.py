@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fanfold import project as projects
 from fanfold.cdk import bundling
-from fanfold.cdk.bundling import LOCK, ROOT
 from fanfold.cdk.imports import NotImportable, check_imports
-from fanfold.cdk.shipped import copy_shipped
+from fanfold.project import Project
+from infra.stack import PROJECT
 
-Project = Callable[..., Path]
+Make = Callable[..., Project]
 
 HEAD = "from fanfold.tasks.registry import task\n"
 TASK = '\n\n@task("own.{name}")\ndef own(given):\n    return given\n'
@@ -41,48 +43,50 @@ NO_HINDRANCES = {
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    """A project with modules of tasks more, by name."""
+def project(tmp_path: Path) -> Make:
+    """A project like this one with modules of tasks more, by name."""
 
-    def make(**modules: str) -> Path:
-        copy_shipped(ROOT, tmp_path)
+    def make(**modules: str) -> Project:
+        shutil.copytree(PROJECT.folder / "functions", tmp_path / "functions")
+        shutil.copy(PROJECT.lock_file, tmp_path)
+        (tmp_path / "pyproject.toml").write_text("[tool.fanfold]\n")
         for name, text in modules.items():
             (tmp_path / "functions" / "tasks" / f"{name}.py").write_text(text.replace("{name}", name))
-        return tmp_path
+        return projects.at(tmp_path)
 
     return make
 
 
 def test_what_this_project_ships_can_be_imported() -> None:
-    check_imports(ROOT, LOCK)
+    check_imports(PROJECT)
 
 
-def test_modules_that_could_not_be_imported_there_are_told_each_with_its_reason(project: Project) -> None:
+def test_modules_that_could_not_be_imported_there_are_told_each_with_its_reason(project: Make) -> None:
     with pytest.raises(NotImportable) as refused:
-        check_imports(project(**{name: text for name, (text, _) in HINDRANCES.items()}), LOCK)
+        check_imports(project(**{name: text for name, (text, _) in HINDRANCES.items()}))
     told = dict(line.strip().split(": ", 1) for line in str(refused.value).splitlines()[1:-1])
     assert set(told) == {f"functions.tasks.{name}" for name in HINDRANCES}, "the other modules are sound"
     for name, (_, why) in HINDRANCES.items():
         assert why in told[f"functions.tasks.{name}"]
 
 
-def test_a_module_that_ends_the_process_that_imports_it_is_told(project: Project) -> None:
+def test_a_module_that_ends_the_process_that_imports_it_is_told(project: Make) -> None:
     with pytest.raises(NotImportable, match="importing ended the process"):
-        check_imports(project(ending="import os\nos._exit(0)\n"), LOCK)
+        check_imports(project(ending="import os\nos._exit(0)\n"))
 
 
-def test_what_is_there_or_optional_is_no_hindrance(project: Project) -> None:
-    check_imports(project(**{name: text + HEAD + TASK for name, text in NO_HINDRANCES.items()}), LOCK)
+def test_what_is_there_or_optional_is_no_hindrance(project: Make) -> None:
+    check_imports(project(**{name: text + HEAD + TASK for name, text in NO_HINDRANCES.items()}))
 
 
 def test_no_code_is_packed_that_was_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(root: Path, lock: Path) -> None:
-        assert (root, lock) == (ROOT, LOCK)
+    def refuse(project: Project) -> None:
+        assert project == PROJECT
         raise NotImportable("own.task")
 
     monkeypatch.setattr(bundling, "check_imports", refuse)
     with pytest.raises(NotImportable):
-        bundling.function_code(compiled=False)
+        bundling.function_code(PROJECT, compiled=False)
 
 
 def test_this_machine_has_more_than_the_layer() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fanfold.cdk.config import Config
 from fanfold.cdk.kms_key import USE, key_of
-from infra.config import Config
 from tests.infra.conftest import ONE_CLASS, Synthesised
 
 ARN = "arn:aws:kms:eu-west-1:123456789012:key/0f0e0d0c-1111-2222-3333-444455556666"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infra import nag
+from fanfold.cdk import nag
 from tests.infra.conftest import Synthesised
 
 

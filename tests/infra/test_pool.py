@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from fanfold.cdk.config import Config
 from fanfold.cdk.fargate import fargate_of
 from fanfold.cdk.fargate_service import LEAVE_SECONDS, MAX_STOP_SECONDS
 from fanfold.service.settings import Settings
 from fanfold.service.worker.process import POLL_SECONDS
-from infra.config import Config
 from tests.infra.conftest import Synthesised
 
 Json = dict[str, Any]

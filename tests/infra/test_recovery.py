@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.config import Config
+from fanfold.cdk.config import Config
 from tests.infra.conftest import Synthesised
 
 STATEFUL = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::KMS::Key", "AWS::SNS::Topic")

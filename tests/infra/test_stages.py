@@ -8,10 +8,9 @@ import pytest
 from aws_cdk import App
 from aws_cdk.assertions import Annotations, Match
 
-from fanfold.cdk import alarms
+from fanfold.cdk import alarms, config
+from fanfold.cdk.config import Config
 from fanfold.doctor import redrive, throttles
-from infra import config
-from infra.config import Config
 from infra.stack import FanfoldStack
 from tests.infra.conftest import CONTEXT, ONE_CLASS, Synthesised
 

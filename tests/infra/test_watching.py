@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from fanfold.cdk.bundling import ROOT
 from fanfold.cdk.dashboard.page import QUESTIONS
 from fanfold.engine.record.run import Reason
 from fanfold.service.telemetry.metrics import NAMESPACE, Dimensions, FunctionName, Metric, Refusal
+from infra.stack import PROJECT
 from tests.infra.conftest import Json, Synthesised
 
 DOCUMENTED = {
@@ -270,7 +270,7 @@ def test_without_lanes_the_queue_wait_is_looked_at_as_it_is_told(drained: Synthe
 def test_every_alarm_names_a_section_of_the_operators_page_that_is_there(
     odd: Synthesised, drained: Synthesised
 ) -> None:
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (PROJECT.folder / "docs" / "operations.md").read_text(encoding="utf-8")
     sections = {
         line[3:].strip().lower().replace(" ", "-"): at
         for at, line in enumerate(page.splitlines())

@@ -61,9 +61,10 @@ def test_without_a_word_about_them_workflows_lie_in_their_folder(tmp_path: Path)
     ("table", "said"),
     [
         ("[tool.fanfold]\nworkflow = []\n", "no key 'workflow'; did you mean 'workflows'"),
-        ("[tool.fanfold]\nx = 1\n", "no key 'x'; there are: tasks, workflows, settings, classes"),
+        ("[tool.fanfold]\nx = 1\n", "no key 'x'; there are: tasks, workflows, lock, settings, classes"),
         ("[tool.fanfold]\ntasks = 'mine'\n", "tasks must be a list of texts"),
         ("[tool.fanfold]\nworkflows = [1]\n", "workflows must be a list of texts"),
+        ("[tool.fanfold]\nlock = 1\n", "lock must be the name of a file"),
         ("[tool.fanfold]\nsettings = 1\n", "settings must be a table"),
         ("[tool]\nfanfold = 1\n", "tool.fanfold must be a table"),
         ("[tool.fanfold\n", "line"),

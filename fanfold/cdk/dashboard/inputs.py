@@ -9,11 +9,11 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
 
 from fanfold.cdk.api_gateway import ApiGateway
+from fanfold.cdk.config import Config
 from fanfold.cdk.function import Function
 from fanfold.cdk.metrics import PERIOD, own
 from fanfold.cdk.queues import Queues
 from fanfold.service.telemetry.metrics import Metric
-from infra.config import Config
 
 WIDTH = 24
 """Columns of a dashboard (CloudWatch)."""

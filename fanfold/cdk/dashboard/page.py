@@ -9,11 +9,11 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from fanfold.cdk.api_gateway import ApiGateway
+from fanfold.cdk.config import Config
 from fanfold.cdk.dashboard import availability, cost, latency, risk, throughput
 from fanfold.cdk.dashboard.inputs import Facts
 from fanfold.cdk.function import Function
 from fanfold.cdk.queues import Queues
-from infra.config import Config
 
 QUESTIONS = (availability, throughput, latency, cost, risk)
 

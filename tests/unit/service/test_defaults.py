@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fanfold.cdk.classes import ClassConfig, shipped
+from fanfold import project
+from fanfold.cdk.classes import ClassConfig
 from fanfold.cdk.fargate import Fargate
 from fanfold.service.settings import ClassSettings, Settings
 
@@ -104,4 +106,4 @@ def test_a_class_that_says_nothing_is_deployed_as_what_ships(given: object, ship
 
 
 def test_the_classes_that_ship_say_so_much_and_no_more() -> None:
-    assert shipped() == CLASSES
+    assert project.at(Path(__file__).parents[3]).classes == CLASSES

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aws_cdk import Acknowledgment, Stage, Validations
+from aws_cdk import Acknowledgment, Stack, Stage, Validations
 from cdk_nag import AwsSolutionsChecks
 from constructs import IConstruct
 
-from infra.stack import FanfoldStack
+from fanfold.cdk.deployment import Fanfold
 
 ACCEPTED = {
     "AwsSolutions-S1": "Access to payloads goes through functions that log it; server access logs would cost a "
@@ -57,35 +57,35 @@ ONLY_DISPOSABLE = {
 }
 
 
-def check(stack: FanfoldStack) -> None:
-    """Have synth raise on every finding that is not accepted here."""
-    app = Stage.of(stack)
+def check(fanfold: Fanfold) -> None:
+    """Have the synth of the app around a deployment raise on every finding that is not accepted here."""
+    app = Stage.of(fanfold)
     if app is None:
-        raise ValueError("the stack belongs to no app")
+        raise ValueError("the deployment belongs to no app")
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    accepted = {**ACCEPTED, **(ONLY_DISPOSABLE if stack.config.disposable else {})}
-    _accept(stack, accepted)
-    if stack.config.api == "rest":
-        _accept(stack.api, REST)
-    if stack.pools:
-        _accept(stack, POOLS)
-    for pool in stack.pools.values():
+    accepted = {**ACCEPTED, **(ONLY_DISPOSABLE if fanfold.config.disposable else {})}
+    _accept(Stack.of(fanfold), accepted)
+    if fanfold.config.api == "rest":
+        _accept(fanfold.api, REST)
+    if fanfold.pools:
+        _accept(fanfold, POOLS)
+    for pool in fanfold.pools.values():
         _accept(pool.task, PULL)
-    if stack.config.tracing:
-        for traced in stack.functions.values():
+    if fanfold.config.tracing:
+        for traced in fanfold.functions.values():
             _accept(traced, TRACES)
-    for function in stack.users_of_the_bucket:
-        _accept(function, {f"AwsSolutions-IAM5[Resource::<{stack.bucket.logical_id}.Arn>/*]": OBJECTS})
+    for function in fanfold.users_of_the_bucket:
+        _accept(function, {f"AwsSolutions-IAM5[Resource::<{fanfold.bucket.logical_id}.Arn>/*]": OBJECTS})
 
-    for fan_out in stack.fan_outs.values():
+    for fan_out in fanfold.fan_outs.values():
         _accept(fan_out, MAPS)
-        _accept(fan_out.role, {f"AwsSolutions-IAM5[Resource::<{stack.bucket.logical_id}.Arn>/*]": OBJECTS})
+        _accept(fan_out.role, {f"AwsSolutions-IAM5[Resource::<{fanfold.bucket.logical_id}.Arn>/*]": OBJECTS})
         _accept(fan_out.role, {"AwsSolutions-IAM5[Resource::*]": DELIVERIES})
         # CDK's own policy, which it does not attach to a role that takes none: it is not in the template.
         unattached = f'{{"Fn::Select":[6,{{"Fn::Split":[":",{{"Ref":"{fan_out.logical_id}"}}]}}]}}'
         _accept(fan_out.machine, {_executions(f"{unattached}{w}"): EXECUTIONS for w in (":*", "/*:*")})
         _accept(fan_out, {_executions(f"<{fan_out.logical_id}.Name>{w}"): EXECUTIONS for w in (":*", "/*:*")})
-        for starter in (stack.api.function, *stack.takers.values()):
+        for starter in (fanfold.api.function, *fanfold.takers.values()):
             _accept(starter, {_executions(f"<{fan_out.logical_id}.Name>:*"): EXECUTIONS})
 
 

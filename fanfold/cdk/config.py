@@ -14,10 +14,12 @@ from types import MappingProxyType
 from typing import Any
 
 from fanfold.cdk.bedrock import models_of
-from fanfold.cdk.classes import ClassConfig, classes_of, shipped
+from fanfold.cdk.classes import ClassConfig, classes_of
 from fanfold.cdk.kms_key import key_of
 from fanfold.cdk.reserved import reserved_of
 from fanfold.cdk.type_checks import check_kinds
+from fanfold.project import TASKS as USUAL
+from fanfold.project import Project
 from fanfold.service.settings import FIXED, ClassSettings, Settings
 
 MAX_EXPRESS_SECONDS = 300
@@ -64,6 +66,7 @@ class Config:
     alarm_email: str = ""
     bedrock_models: tuple[str, ...] = ()
     classes: Mapping[str, ClassConfig] = field(default_factory=lambda: MappingProxyType({"model": ClassConfig()}))
+    task_modules: tuple[str, ...] = USUAL
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -150,15 +153,20 @@ class Config:
             classes=classes,
             stage=self.stage,
             service=self.stack_name,
+            task_modules=self.task_modules,
             **self.overrides,
         )
 
     @classmethod
-    def from_context(cls, get: Callable[[str], Any]) -> Config:
-        """The deployment that the CDK context describes. Raises ValueError naming the key that is wrong."""
+    def from_context(cls, get: Callable[[str], Any], project: Project | None = None) -> Config:
+        """The deployment of a project that the CDK context describes; what the context says goes before the project.
+
+        Without a project there is one class, `model`. Raises ValueError naming the key that is wrong.
+        """
         stage = str(get("stage") or "dev")
         local = _flag(get, "local", False)
-        overrides = {**(_LOCAL_SETTINGS if local else {}), **_object(get, "settings")}
+        told = {} if project is None else project.settings
+        overrides = {**(_LOCAL_SETTINGS if local else {}), **told, **_object(get, "settings")}
         if get("ledger"):
             overrides["ledger"] = str(get("ledger"))
         depth = overrides.pop("max_queue_depth", None)
@@ -171,7 +179,9 @@ class Config:
             raise ValueError(f"settings: {error}") from error
         if overrides.get("chaos") and stage == "prod":
             raise ValueError("settings: chaos tasks crash workers on purpose; stage prod does not take them")
-        given = shipped() if get("classes") is None else _object(get, "classes")
+        given: Mapping[str, Any] = ({} if project is None else project.classes) or {"model": {}}
+        if get("classes") is not None:
+            given = _object(get, "classes")
         config = cls(
             stage=stage,
             stack_name=str(get("stack") or f"fanfold-{stage}"),
@@ -188,6 +198,7 @@ class Config:
             alarm_email=str(get("alarm_email") or ""),
             bedrock_models=models_of(get("bedrock_models")),
             classes=classes_of(given, defaults={} if depth is None else {"max_queue_depth": depth}, local=local),
+            task_modules=USUAL if project is None else project.tasks,
             overrides=overrides,
         )
         # Refuses here, with a name, what the processes would refuse at their start.
