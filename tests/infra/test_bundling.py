@@ -82,6 +82,7 @@ def test_byte_code_ships_for_every_module_and_is_taken_without_a_look_at_its_sou
     code = bundling._code_of(PROJECT)
     assert bundling._Functions(code, compiler_path=sys.executable).try_bundle(str(tmp_path))
     sources = list(tmp_path.rglob("*.py"))
+    assert tmp_path / "functions" / "worker.py" in sources
     for source in sources:
         byte_code = Path(importlib.util.cache_from_source(str(source)))
         assert int.from_bytes(byte_code.read_bytes()[4:8], "little") == 1  # PEP 552: by hash, which nobody checks

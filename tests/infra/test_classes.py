@@ -195,7 +195,9 @@ def test_an_emulator_gets_little_however_a_class_says_how_much(asked: Mapping[st
 
 
 def test_an_emulator_gets_little_of_each_class() -> None:
-    for given in configured(None, local="true").classes.values():
+    classes = configured(None, local="true").classes
+    assert classes.keys() == {"model", "harness"}
+    for given in classes.values():
         assert given.concurrency <= LOCAL_CONCURRENCY
         assert min(given.lanes.values()) >= 2
 

@@ -134,6 +134,7 @@ def test_no_page_of_another_origin_may_use_a_token(prod: Synthesised, rest: Synt
 
 
 def test_every_method_is_answered_before_the_gateway_gives_up(rest: Synthesised) -> None:
+    assert "GET /v1/runs/{id}" in methods(rest)
     for method in methods(rest).values():
         assert (method["Integration"]["Type"], method["Integration"]["TimeoutInMillis"]) == ("AWS_PROXY", 29_000)
     assert max(rest.functions()[module]["Timeout"] for module in ("api", "watch")) < 29

@@ -18,7 +18,9 @@ from tests.infra.conftest import CONTEXT, ONE_CLASS, Synthesised
 def test_everything_that_can_be_is_tagged_with_stage_and_service(prod: Synthesised, local: Synthesised) -> None:
     for deployed, stage in ((prod, "prod"), (local, "dev")):
         for kind in ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Lambda::Function"):
-            for name, resource in deployed.all(kind).items():
+            resources = deployed.all(kind)
+            assert resources, kind
+            for name, resource in resources.items():
                 tags = {tag["Key"]: tag["Value"] for tag in resource.get("Tags", ())}
                 assert {"service": "fanfold", "stage": stage}.items() <= tags.items(), name
 

@@ -277,7 +277,9 @@ def test_every_alarm_names_a_section_of_the_operators_page_that_is_there(
         if line.startswith("## ")
     }
     for stack in (odd, drained):
-        for alarm in stack.all("AWS::CloudWatch::Alarm").values():
+        alarms = stack.all("AWS::CloudWatch::Alarm").values()
+        assert alarms
+        for alarm in alarms:
             named = alarm["AlarmDescription"].rpartition("docs/operations.md#")[2]
             assert named in sections, alarm["AlarmDescription"]
             text = page.splitlines()[sections[named] : sections[named] + 25]
