@@ -19,11 +19,11 @@ _DICTIONARIES: Final[Mapping[int, bytes]] = {
         b',"message":"the worker died"files/inputs/outputs/"$ref":"sha256":"bytes":"url":"https://http://'
         b'"role":"user","content":"assistant""system""model":"usage":{"input_tokens":"output_tokens":"total_tokens":'
         b'"stop_reason":"end_turn""name":"value":"items":"index":"count":"result":"status":"id":"data":"title":'
-        b'"summary":"description":truefalsenull"leader""security""tester""verdict""review""approval""tiny""hello""core'
-        b'"high""low""harness""prompt":"message":"text":"echo":"left":"right":"seed":"combine":"input":{"output":'
-        b'["diamond","model","normal",[{"model","normal",[{}],{},86400000,null,[0,490000],null,null,[{"'
-        b',null,null,null,null],null,1,null,,0,{"seed":[3,1,0,0,],null,[3,1,0,0,"right":[3,1,0,0,"left":[3,1,0,0,'
-        b'"combine":[3,1,0,0,],null,[{}]],null,[null]}]]},1,[[0,0],[1,],[2,0,0,1],[3,0,0,1],[2,0,1,1],[2,0,2,1],'
+        b'"summary":"description":truefalsenull"core.'
+        b'"high""low""harness""prompt":"message":"text":"input":{"output":'
+        b'["model","normal",[{"model","normal",[{}],{},86400000,null,[0,490000],null,null,[{"'
+        b',null,null,null,null],null,1,null,,0,{":[3,1,0,0,],null,[3,1,0,0,'
+        b'":[3,1,0,0,],null,[{}]],null,[null]}]]},1,[[0,0],[1,],[2,0,0,1],[3,0,0,1],[2,0,1,1],[2,0,2,1],'
         b"[3,0,1,1],[3,0,2,1],[2,0,3,1],[3,0,3,1],[4,0]],[]]"
     )
 }
