@@ -1,5 +1,5 @@
 # A worker as a container: `fanfold worker` with what requirements-worker.lock pins, byte code included.
-# The digest is that of the index of all platforms (Python 3.13.14, August 2026); docs/operations.md says how to renew it.
+# The digest is that of the index of all platforms (Python 3.13.14, August 2026); docs/deployment.md says how to renew it.
 FROM python:3.13-slim-bookworm@sha256:67a1e1f215ccda113cfc024e8639049257e88f273898f595b61476d128d387e8 AS base
 
 FROM base AS build

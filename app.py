@@ -11,7 +11,7 @@ from infra.stack import PROJECT, FanfoldStack
 
 
 def main() -> None:
-    """Synthesise the stack the context describes (`docs/operations.md` lists the context keys)."""
+    """Synthesise the stack the context describes (`docs/deployment.md` lists the context keys)."""
     app = App()
     context.check(app.node.get_all_context())
     config = Config.from_context(app.node.try_get_context, PROJECT)

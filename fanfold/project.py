@@ -7,7 +7,7 @@ workflows = ["workflows/*.yaml"]     # documents, as paths or patterns below the
 [tool.fanfold.settings]              # see docs/settings.md
 retention_days = 90
 
-[tool.fanfold.classes.model]         # see docs/operations.md
+[tool.fanfold.classes.model]         # see docs/deployment.md
 concurrency = 200
 """
 

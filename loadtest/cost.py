@@ -1,7 +1,7 @@
 """From what runs took to what they cost, and what the same would cost elsewhere: the formula in one place.
 
 Everything is per run. What a deployment costs while nothing happens (polls of queues, series of metrics, alarms, the
-dashboard) is no run's; docs/operations.md has it. Outputs are empty, user code and the client's own polls aside.
+dashboard) is no run's; docs/costs.md has it. Outputs are empty, user code and the client's own polls aside.
 """
 
 from __future__ import annotations

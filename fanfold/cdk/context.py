@@ -12,7 +12,7 @@ KEYS: Final = frozenset(
         *("kms", "table", "reserved", "tracing", "mappings", "architecture", "local", "layer", "ledger"),
     }
 )
-"""Every key of ours; docs/operations.md says what each means."""
+"""Every key of ours; docs/deployment.md says what each means."""
 OF_CDK: Final = frozenset({"cli-telemetry", "acknowledged-issue-numbers", "tree", "analytics"})
 """CDK's own keys without a mark; the others have an `@` or a `:` in them (feature flags, `aws:cdk:…`, look-ups)."""
 

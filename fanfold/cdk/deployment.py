@@ -191,7 +191,7 @@ class Fanfold(Construct):
             Annotations.of(self).add_warning_v2(
                 "fanfold:callers-have-no-room-of-their-own",
                 f"Stage {self.config.stage} without -c reserved=…: workers and maps may take all of the account's "
-                "concurrency, and then callers get 503. See docs/operations.md, Room in Lambda.",
+                "concurrency, and then callers get 503. See docs/deployment.md#lambda-concurrency.",
             )
 
     def _pools(self, package: Package) -> dict[str, FargateService]:

@@ -226,7 +226,7 @@ class FargateService(Construct):
             datapoints_to_alarm=least or periods,
             comparison_operator=comparison,
             treat_missing_data=missing,
-            alarm_description="Scales worker containers; see docs/operations.md#functions-or-processes",
+            alarm_description="Scales worker containers; see docs/deployment.md#functions-or-processes",
         )
         alarm.add_alarm_action(actions.ApplicationScalingAction(action))
 

@@ -102,7 +102,7 @@ def _unbounded(reserved: Mapping[str, int | None]) -> Iterator[Finding]:
             what=f"Nothing bounds what wide maps take ({', '.join(maps)}){alone}.",
             why="A few maps at once take the account's whole concurrency: mappings are throttled"
             + (", and callers get 503." if callers else "."),
-            fix="Give the classes a `map_concurrency`, callers `-c reserved=…` (docs/operations.md, Room in Lambda);"
+            fix="Give the classes a `map_concurrency`, callers `-c reserved=…` (docs/deployment.md#lambda-concurrency);"
             " where the quota is too small for reservations, raise it.",
         )
 

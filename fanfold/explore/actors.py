@@ -75,7 +75,7 @@ class Actors:
         while True:
             await self._services.clock.sleep(PASS_SECONDS)
             if not self._at_rest():
-                await sweep(process.services, limits, now=self._services.clock.now(), settle=settle)
+                await sweep(process.services, limits, now=self._services.clock.now(), expire=settle)
 
     def _at_rest(self) -> bool:
         """Whether a pass would find nothing: every run waits for a time that is far away, as it may for days."""

@@ -260,7 +260,7 @@ async def _again(part: Callable[[], Awaitable[None]]) -> None:
 async def _sweep(wired: Services) -> None:
     limits = engine_limits(wired.settings)
     settle = QueueExpiry(wired, WorkflowCache(wired.catalog, wired.settings.classes, aside=wired.aside), limits)
-    await sweep(wired, limits, now=wired.clock.now(), settle=settle)
+    await sweep(wired, limits, now=wired.clock.now(), expire=settle)
     flush()
     await asyncio.sleep(MINUTE_SECONDS)
 

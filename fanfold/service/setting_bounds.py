@@ -44,7 +44,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
         "max_watchers": (0, 1_000_000),
         "submits_per_minute": (0, 1_000_000_000),
         "sweep_batch": (1, 1_000_000),
-        "sweep_rings": (1, 1_000_000),
+        "sweep_wakes": (1, 1_000_000),
         "slot_hour_seconds": (1, HOUR_SECONDS),
         "slot_return_seconds": (0, _YEAR_SECONDS),
         "slot_void_seconds": (0, _YEAR_SECONDS),

@@ -92,7 +92,7 @@ class Settings:
     submits_per_minute: int = 6_000
 
     sweep_batch: int = 2_000
-    sweep_rings: int = 1_000
+    sweep_wakes: int = 1_000
 
     # The windows of slot repair (R6): how long a slot may be returned after its commit, from what age on an
     # envelope that creates its row has none, how long ago an hour of acceptance has to have ended before it is looked

@@ -99,6 +99,43 @@ def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
     assert words == sorted(words)
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page: those that GitHub makes of its headings, and ids of its own."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return set(re.findall(r'id="([^"]+)"', text)) | {
+        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
+
+
+def test_every_heading_that_a_page_links_to_exists() -> None:
+    links = [
+        (page, page if not target else (page.parent / target).resolve(), anchor)
+        for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    assert links
+    broken = {f"{page.name}: {target.name}#{anchor}" for page, target, anchor in links if anchor not in anchors(target)}
+    assert broken == set()
+
+
+def test_every_heading_that_code_names_exists() -> None:
+    # A link may name several: `docs/operations.md#sweeper-silent and #oldest-message`. Alarms, and the doctor's check
+    # of throttled calls, have the heading in a `section` of the operators' page.
+    link = re.compile(r"docs/(\w+\.md)((?:[ \w,]*#[a-z][a-z-]*)+)")
+    section = re.compile(r'\bsection ?= ?"([a-z-]+)"(?: if "[^"]*" in \w+ else "([a-z-]+)")?')
+    named = set()
+    for path in files():
+        if path.suffix != ".md" and path.exists() and "tests" not in path.parts:
+            text = path.read_text(encoding="utf-8")
+            named |= {
+                (page, anchor) for page, found in link.findall(text) for anchor in re.findall(r"#([a-z-]+)", found)
+            }
+            named |= {("operations.md", anchor) for found in section.findall(text) for anchor in found if anchor}
+    assert {"table-throttles", "throttled-functions", "oldest-message"} < {anchor for _, anchor in named}
+    assert {f"{page}#{anchor}" for page, anchor in named if anchor not in anchors(DOCS / page)} == set()
+
+
 def test_every_page_that_a_page_links_to_exists() -> None:
     broken = {
         f"{page.name}: {target}"

@@ -90,7 +90,7 @@ async def sweep_once(bench: Bench) -> None:
     services, limits = bench.services, engine_limits(bench.settings)
     await services.tokens.put(a_token())
     settle = QueueExpiry(services, WorkflowCache(services.catalog, bench.settings.classes), limits)
-    await sweep(services, limits, now=bench.clock.now(), settle=settle)
+    await sweep(services, limits, now=bench.clock.now(), expire=settle)
 
 
 NEWER = {"z": {"N": str(SCHEMA + 1)}, "b": {"B": b"of a format to come"}}

@@ -19,7 +19,7 @@ from fanfold.service.settings import ClassSettings, Settings
 from infra.stack import PROJECT
 from tests.infra.conftest import Synthesised
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+DEPLOYMENT = Path(__file__).parents[2] / "docs" / "deployment.md"
 
 
 def told(text: str) -> Mapping[str, Any]:
@@ -135,7 +135,7 @@ def test_more_classes_than_a_functions_environment_holds_are_refused_at_synth() 
 
 
 def test_the_example_in_the_documentation_is_a_class_more(synth: Callable[..., Synthesised]) -> None:
-    examples = re.findall(r"```toml\n(.*?)```", OPERATIONS.read_text(encoding="utf-8"), re.DOTALL)
+    examples = re.findall(r"```toml\n(.*?)```", DEPLOYMENT.read_text(encoding="utf-8"), re.DOTALL)
     base = PROJECT.classes
     for example in examples:
         assert configured({**base, **told(example)}).classes.keys() >= base.keys()

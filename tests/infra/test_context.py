@@ -51,7 +51,7 @@ def test_the_keys_are_those_that_are_asked_for_and_documented() -> None:
         asked.add(key)
 
     Config.from_context(get)
-    page = (PROJECT.folder / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (PROJECT.folder / "docs" / "deployment.md").read_text(encoding="utf-8")
     table = page[page.index("| key | default | meaning |") :].split("\n\n")[0]
     assert context.KEYS == asked == set(re.findall(r"^\| `(\w+)` \|", table, re.M))
 

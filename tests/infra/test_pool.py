@@ -163,9 +163,9 @@ def test_containers_that_fargate_does_not_have_are_refused_by_name(given: Any, n
 
 
 def test_the_example_in_the_documentation_is_a_class_of_containers() -> None:
-    operations = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
-    (example,) = (e for e in re.findall(r"```toml\n(.*?)```", operations, re.DOTALL) if "fargate" in e)
-    context: Json = {"classes": tomllib.loads(example)}
+    deployment = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
+    (example,) = (e for e in re.findall(r"```toml\n(.*?)```", deployment, re.DOTALL) if "fargate" in e)
+    context: Json = {"classes": tomllib.loads(example)["tool"]["fanfold"]["classes"]}
 
     (config,) = Config.from_context(context.get).classes.values()
     assert config.fargate is not None

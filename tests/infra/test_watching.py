@@ -272,9 +272,9 @@ def test_every_alarm_names_a_section_of_the_operators_page_that_is_there(
 ) -> None:
     page = (PROJECT.folder / "docs" / "operations.md").read_text(encoding="utf-8")
     sections = {
-        line[3:].strip().lower().replace(" ", "-"): at
+        line[4:].strip().lower().replace(" ", "-"): at
         for at, line in enumerate(page.splitlines())
-        if line.startswith("## ")
+        if line.startswith("### ")
     }
     for stack in (odd, drained):
         alarms = stack.all("AWS::CloudWatch::Alarm").values()

@@ -261,7 +261,7 @@ async def test_while_api_processes_and_workers_are_killed_the_bound_holds_and_le
         healed = 0
         try:
             while time.monotonic() < until:
-                healed += (await sweep(on, limits, now=on.clock.now(), settle=settle)).healed
+                healed += (await sweep(on, limits, now=on.clock.now(), expire=settle)).slots_repaired
                 rows = deployment.rows()
                 assert rows["q"] <= bound
                 if not set(rows) - {"s"} and await deployment.slots(on) == (0, 0):

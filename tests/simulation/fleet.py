@@ -205,7 +205,7 @@ async def sweeper(simulation: Simulation) -> None:
             engine_limits(node.settings),
         )
         task = node.begin(
-            sweep(node.services, engine_limits(node.settings), now=node.services.clock.now(), settle=settle)
+            sweep(node.services, engine_limits(node.settings), now=node.services.clock.now(), expire=settle)
         )
         await asyncio.wait({task}, timeout=55)
         if not task.done():

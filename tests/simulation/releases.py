@@ -48,7 +48,7 @@ CHANGES: Mapping[str, Sequence[Any]] = {
     "inline_map_items": (1, 3, 50),
     "map_batch": (1, 3, 25),
     "sweep_batch": (2, 2_000),
-    "sweep_rings": (2, 1_000),
+    "sweep_wakes": (2, 1_000),
     "repair_batch": (2, 1_000),
 }
 """What a setting may become. In memory there are no shards of indexes, and nothing takes threads."""

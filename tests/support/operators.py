@@ -54,7 +54,7 @@ async def sweeping(world: World, *, services: Services | None = None) -> AsyncIt
 
     async def passes() -> None:
         while True:
-            await sweep(used, limits, now=used.clock.now(), settle=settle)
+            await sweep(used, limits, now=used.clock.now(), expire=settle)
             await asyncio.sleep(60)
 
     task = asyncio.create_task(passes())

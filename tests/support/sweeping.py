@@ -83,7 +83,7 @@ class Swept:
 
     async def sweep(self) -> SweepReport:
         """One pass."""
-        return await sweep(self.services, LIMITS, now=self.clock.now(), settle=_nothing_to_settle)
+        return await sweep(self.services, LIMITS, now=self.clock.now(), expire=_nothing_to_settle)
 
     async def submit(self, **given: Any) -> Run:
         """A place, and the row that has it; its envelope is anywhere."""

@@ -160,7 +160,7 @@ async def _expired(world: World, document: dict[str, Any], settings: Settings) -
     end = world.services.clock.now() + timedelta(hours=1)
     while not (await world.row(envelope)).terminal and world.services.clock.now() < end:
         await asyncio.sleep(60)
-        await sweep(world.services, engine_limits(settings), now=world.services.clock.now(), settle=settle)
+        await sweep(world.services, engine_limits(settings), now=world.services.clock.now(), expire=settle)
     assert (await world.row(envelope)).reason is Reason.EXPIRED_IN_QUEUE
 
 

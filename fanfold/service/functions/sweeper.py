@@ -29,7 +29,7 @@ def build(services: Services) -> Callable[[object, object], Answer]:
 
     def run(event: object, context: object) -> Answer:
         try:
-            report = asdict(asyncio.run(sweep(services, limits, now=services.clock.now(), settle=settle)))
+            report = asdict(asyncio.run(sweep(services, limits, now=services.clock.now(), expire=settle)))
             logger().info("swept", extra=report)
             return report
         finally:

@@ -1,9 +1,8 @@
-"""What the sweeper does each minute: the net below everything that may be lost (R14).
+"""What the sweeper does each minute: it repairs whatever was lost (R14).
 
-It looks after all active runs, a part of them in each pass: dead leases, queued runs past their
-deadline, queued runs whose envelope is gone. It rings for waiting runs that are due, and repairs
-queue slots. All of it may be done twice, or by two at once; none of it grows with the number of
-runs.
+Each pass checks some of the active runs: leases that have ended, queued runs past their deadline, queued runs whose
+envelope was lost. It sends wakes for waiting runs that are due, and repairs queue slots. Two passes may run at the
+same time, and a pass may be repeated. The work of a pass does not grow with the number of runs.
 """
 
 from __future__ import annotations
@@ -31,49 +30,49 @@ from fanfold.service.wakes import delay_until
 from fanfold.service.wiring import Services
 
 OLD = timedelta(days=1)
-"""A run queued for so long has its envelope sent again each time as much has passed, whatever its lane holds."""
+"""The envelope of a queued run is sent again after each such period, whatever its lane holds."""
 
-Settle = Callable[[Run], Awaitable[bool]]
-"""Decides a queued run anew (`QueueDeadlineChecked`), commits, and releases its slot; whether it ended the run."""
+Expire = Callable[[Run], Awaitable[bool]]
+"""Checks a queued run's deadline (`QueueDeadlineChecked`), commits, and releases its slot; True if the run ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepReport:
     """What a pass did.
 
-    `rung` counts wakes for due runs, `lost` those of them that were sent before and came to nothing, `looked_at` active
-    runs, `rescued` wakes for runs with a dead lease, `settled` queued runs that were out of time, `resent` envelopes,
-    `healed` leaked queue slots, `failed` what a service refused, `foreign` runs of a class that is not configured
-    here. `turn_seconds`: how long the cursor took for all runs, where a turn ended.
+    wakes_sent: wakes for due runs. wakes_lost: those among them that replace a lost wake. checked: active runs that
+    the scan read. rescued: wakes for runs whose lease has ended. expired: queued runs that ended by their deadline.
+    resent: envelopes that were sent again. slots_repaired: leaked queue slots. failed: runs for which something failed.
+    unknown_class: runs of a class or lane that is not configured here. turn_seconds: how long the scan of all active
+    runs took, if one was completed.
     """
 
-    rung: int
-    lost: int
-    looked_at: int
+    wakes_sent: int
+    wakes_lost: int
+    checked: int
     rescued: int
-    settled: int
+    expired: int
     resent: int
-    healed: int
+    slots_repaired: int
     failed: int
-    foreign: int
+    unknown_class: int
     turn_seconds: float | None
 
 
-async def sweep(services: Services, limits: EngineLimits, *, now: datetime, settle: Settle) -> SweepReport:
-    """One pass. What fails for one run, whatever it is, is counted and left to the next pass.
+async def sweep(services: Services, limits: EngineLimits, *, now: datetime, expire: Expire) -> SweepReport:
+    """Run one pass. An error about one run is counted, and the next pass tries again.
 
-    Each part is tried though another failed, those that bring runs back first; then an ExceptionGroup of their errors
-    is raised.
+    Every part runs even if another part failed. Raises an ExceptionGroup of the parts' errors at the end.
     """
-    one_pass = _Pass(services, limits, now, settle)
+    one_pass = _Pass(services, limits, now, expire)
     errors: list[Exception] = []
     parts = (
         one_pass.measure_resume_queues,
-        one_pass.ring_for_due,
+        one_pass.wake_due_runs,
         one_pass.measure_lanes,
-        one_pass.rotate,
-        one_pass.rescue,
-        one_pass.ring_for_more,
+        one_pass.check_active_runs,
+        one_pass.wake_abandoned_runs,
+        one_pass.wake_more_due_runs,
         one_pass.sample_slots,
         one_pass.repair_slots,
     )
@@ -84,7 +83,7 @@ async def sweep(services: Services, limits: EngineLimits, *, now: datetime, sett
             errors.append(error)
     errors += one_pass.errors
     report = one_pass.report()
-    if repaired := report.lost + report.rescued + report.settled + report.resent:
+    if repaired := report.wakes_lost + report.rescued + report.expired + report.resent:
         count(Metric.REPAIRED, repaired)
     for class_name, seconds in one_pass.overdue_seconds().items():
         measure(Metric.OVERDUE, seconds, of=(class_name,))
@@ -96,13 +95,13 @@ async def sweep(services: Services, limits: EngineLimits, *, now: datetime, sett
 
 
 class _Pass:
-    """One pass: its parts, and what they share."""
+    """One pass: its parts, and the state that they share."""
 
-    def __init__(self, services: Services, limits: EngineLimits, now: datetime, settle: Settle) -> None:
+    def __init__(self, services: Services, limits: EngineLimits, now: datetime, expire: Expire) -> None:
         self._services = services
         self._limits = limits
         self._now = now
-        self._settle = settle
+        self._expire = expire
         self._classes = services.settings.classes
         self._abandoned: list[Run] = []
         # Lanes that read empty now and in the pass before, and when that pass was.
@@ -116,18 +115,18 @@ class _Pass:
         self._wakes = Wakes(services, self._outbox, now, self._done, self.errors)
 
     def contained(self) -> AbstractContextManager[None]:
-        """What fails within costs one class or lane; it is raised at the end of the pass."""
+        """Keep an error within one class or lane for the end of the pass."""
         return kept(self.errors)
 
     def report(self) -> SweepReport:
-        """What was done up to now."""
+        """The counts so far."""
         counts = {name: self._done[name] for name in SweepReport.__slots__ if name != "turn_seconds"}
         return SweepReport(**counts, turn_seconds=self._turn_seconds)
 
     def overdue_seconds(self) -> Mapping[str, float]:
-        """For each class that was asked how long that run is overdue for which nobody has come for longest (0: none).
+        """How long the longest overdue run of each class is overdue (0: none is).
 
-        A class whose due runs are not known has a figure only where another run is known to be overdue.
+        A class whose due runs could not be read is missing, unless an abandoned run of it is known.
         """
         since = dict(self._wakes.overdue_since)
         for run in self._abandoned:
@@ -139,11 +138,11 @@ class _Pass:
     # --- parts ----------------------------------------------------------------------------------
 
     async def measure_resume_queues(self) -> None:
-        """How many wakes each class can take."""
+        """Find out how many wakes each class can take."""
         await self._wakes.measure()
 
     async def measure_lanes(self) -> None:
-        """Which lanes are empty for the second time."""
+        """Find the lanes that are empty for the second time."""
         empty: list[QueueName] = []
         for lane in self._lanes():
             with self.contained():
@@ -153,71 +152,69 @@ class _Pass:
         self._empty = {lane: before[str(lane)] for lane in empty if str(lane) in before}
         await self._services.marks.put("sweep.empty", {str(lane): self._now.isoformat() for lane in empty})
 
-    async def rotate(self) -> None:
-        """Looks after the next active runs."""
+    async def check_active_runs(self) -> None:
+        """Check the next active runs."""
         services = self._services
         fresh = Cursor(began_at=self._now)
         cursor = await remembered(services.marks, "sweep.cursor", partial(Cursor.from_json, now=self._now), fresh)
-        rotation = ActiveScan(
-            services.runs, await services.tokens.tenants(), cursor, limit=services.settings.sweep_batch
-        )
-        # In parts: a pass's records together may be more than a small process holds.
+        scan = ActiveScan(services.runs, await services.tokens.tenants(), cursor, limit=services.settings.sweep_batch)
+        # In parts: all records of a pass may not fit into the memory of a small process.
         part: list[Run] = []
-        async for run in rotation.heads(now=self._now):
+        async for run in scan.heads(now=self._now):
             part.append(run)
             if len(part) == MAX_READ:
-                await self._look_after_all(part, cursor.last_began_at)
+                await self._check_all(part, cursor.last_began_at)
                 part = []
-        await self._look_after_all(part, cursor.last_began_at)
+        await self._check_all(part, cursor.last_began_at)
         self.turn_so_far_seconds = (self._now - cursor.began_at).total_seconds()
-        if rotation.ended:
+        if scan.ended:
             self._turn_seconds = self.turn_so_far_seconds
-        known = rotation.cursor.last_oldest
-        self._oldest = rotation.cursor.oldest if known is None else known
-        await services.marks.put("sweep.cursor", rotation.cursor.to_json())
+        known = scan.cursor.last_oldest
+        self._oldest = scan.cursor.oldest if known is None else known
+        await services.marks.put("sweep.cursor", scan.cursor.to_json())
 
-    async def rescue(self) -> None:
-        """Wakes for the runs whose worker died, of those that were looked after in this pass."""
-        await self._wakes.rescue(self._abandoned)
+    async def wake_abandoned_runs(self) -> None:
+        """Send wakes for the runs checked in this pass whose worker died."""
+        await self._wakes.wake_abandoned(self._abandoned)
 
-    async def ring_for_due(self) -> None:
-        """Wakes for what is overdue, and for what comes due in the time ahead, that has none on its way."""
-        await self._wakes.ring_for_due()
+    async def wake_due_runs(self) -> None:
+        """Send wakes for runs that are due now or soon and have no wake yet."""
+        await self._wakes.wake_due()
 
-    async def ring_for_more(self) -> None:
-        """Wakes for the rest of what is due, as far as there is room."""
-        await self._wakes.ring_for_more()
+    async def wake_more_due_runs(self) -> None:
+        """Send wakes for further due runs, as many as the queues may take."""
+        await self._wakes.wake_more_due()
 
     async def sample_slots(self) -> None:
-        """Tells the slots counters what was seen; they measure their drain and adopt the configured bound."""
+        """Tell each class's slot counter what was seen: the counter measures its drain and adopts the class's bound."""
         for name in self._classes:
             with self.contained():
                 await self._services.slots.sample(name, now=self._now, oldest_accepted_at=self._oldest.get(name))
 
     async def repair_slots(self) -> None:
-        """Gives leaked slots back to their class's bound."""
-        self._done["healed"] += await repair(self._services, now=self._now)
+        """Repair leaked slots."""
+        self._done["slots_repaired"] += await repair(self._services, now=self._now)
 
     # --- one run --------------------------------------------------------------------------------
 
-    async def _look_after_all(self, runs: Sequence[Run], last_turn: datetime | None) -> None:
-        self._done["looked_at"] += len(runs)
-        await asyncio.gather(*(self._look_after(run, last_turn) for run in runs))
+    async def _check_all(self, runs: Sequence[Run], last_turn: datetime | None) -> None:
+        self._done["checked"] += len(runs)
+        await asyncio.gather(*(self._check(run, last_turn) for run in runs))
 
-    async def _look_after(self, run: Run, last_turn: datetime | None) -> None:
+    async def _check(self, run: Run, last_turn: datetime | None) -> None:
         try:
-            await self._help(run, last_turn)
-        except Exception as error:  # whatever one run does to this code, it does to itself
+            await self._repair(run, last_turn)
+        except Exception as error:  # an error about one run must not stop the others
             self._outbox.failed(run, error)
 
-    async def _help(self, run: Run, last_turn: datetime | None) -> None:
+    async def _repair(self, run: Run, last_turn: datetime | None) -> None:
         if run.class_name not in self._classes or run.lane not in self._classes[run.class_name].lanes:
-            self._done["foreign"] += 1
+            self._done["unknown_class"] += 1
         elif abandoned(run, self._now, self._limits):
             self._abandoned.append(run)
         elif run.status is Status.QUEUED and self._out_of_time(run):
             async with self._outbox.few:
-                self._done["settled"] += await self._settle(run)
+                self._done["expired"] += await self._expire(run)
         elif run.status is Status.QUEUED and self._envelope_lost(run, last_turn):
             delay = delay_until(run.not_before, self._now)
             envelope = replace(envelope_of(run), again=True)
@@ -228,7 +225,7 @@ class _Pass:
         return first + QUEUE_GRACE <= self._now
 
     def _envelope_lost(self, run: Run, last_turn: datetime | None) -> bool:
-        """Queued since before its lane first read empty, or another whole day since the turn before."""
+        """Whether the run was queued before its lane was empty, or another whole day has passed since the last scan."""
         empty_since = self._empty.get(_lane(run))
         if empty_since is not None and run.created_at <= empty_since:
             return True
@@ -241,7 +238,7 @@ class _Pass:
 
     async def _is_empty(self, lane: QueueName) -> bool:
         depth = await self._services.queue.depth(lane)
-        return depth.visible + depth.delayed == 0  # what is in flight may be lost with its worker
+        return depth.visible + depth.delayed == 0  # a message in flight may be lost with its worker
 
 
 def _times(value: Json) -> Mapping[str, datetime]:

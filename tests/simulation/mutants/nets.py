@@ -24,7 +24,7 @@ def rings_for_nobody() -> Iterator[None]:
     async def nothing(*args: Any, **given: Any) -> None:
         """Not a sound."""
 
-    with patch.object(EffectRunner, "_ring", nothing), patch.object(_Pass, "ring_for_due", nothing):
+    with patch.object(EffectRunner, "_ring", nothing), patch.object(_Pass, "wake_due_runs", nothing):
         yield
 
 
@@ -35,7 +35,7 @@ def dead_leases_are_nobodys_business() -> Iterator[None]:
     async def nothing(self: _Pass, run: Run, last_turn: Any) -> None:
         """Looks away."""
 
-    with patch.object(_Pass, "_look_after", nothing):
+    with patch.object(_Pass, "_check", nothing):
         yield
 
 

@@ -1,4 +1,4 @@
-"""What another setting does to runs under way: what docs/operations.md says of it, and never a broken promise."""
+"""What another setting does to runs under way: what docs/settings.md says of it, and never a broken promise."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.support.game import LIMITS, Game, a_flow
 from tests.support.virtual import virtually
 from tests.support.world import World
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 DAY = 86_400
 
 
 def table(heading: str) -> list[str]:
     """The first cells of the table below this heading row."""
-    text = OPERATIONS.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     _, _, rest = text.partition(f"{heading}\n")
     rows: Sequence[str] = rest.partition("\n\n")[0].splitlines()
     return [found[1] for row in rows if (found := re.match(r"\| `([a-z_]+)` \| .+ \|", row))]
@@ -37,8 +37,8 @@ def table(heading: str) -> list[str]:
 @pytest.mark.parametrize(
     ("heading", "kind"),
     [
-        ("| setting | what becomes of runs under way |", Settings),
-        ("| field of a class | what becomes of runs under way |", ClassSettings),
+        ("| setting | what a change does to active runs |", Settings),
+        ("| field of a class | what a change does to active runs |", ClassSettings),
     ],
 )
 def test_of_every_setting_it_is_said_what_a_change_does_to_runs_under_way(heading: str, kind: type) -> None:
@@ -46,7 +46,7 @@ def test_of_every_setting_it_is_said_what_a_change_does_to_runs_under_way(headin
 
 
 def test_what_a_deployment_may_not_set_is_said_so() -> None:
-    text = OPERATIONS.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     assert {name for name in FIXED if f"| `{name}` | Refused on AWS" in text} == FIXED
     assert text.count("Refused on AWS") == len(FIXED)
 

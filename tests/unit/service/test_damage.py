@@ -65,7 +65,7 @@ async def test_the_sweeper_looks_after_all_other_runs(damage: Mapping[str, Any])
     it, store = await a_sweeper(waiting(1), waiting(2), waiting(3), dead)
     spoil(store, waiting(2), damage)
     report = await it.sweep()
-    assert (report.rung, report.rescued, report.looked_at) == (2, 1, 3)
+    assert (report.wakes_sent, report.rescued, report.checked) == (2, 1, 3)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -99,7 +99,7 @@ async def test_a_record_with_one_part_of_another_kind_can_be_shown_or_is_unreada
         for of_it in ("", "/events"):
             reply = await http("GET", f"/v1/runs/{run.id}{of_it}")
             assert reply.status == 200 or (reply.status, reply.json["type"]) == (500, "unreadable"), (path, of_it)
-        assert (await it.sweep()).rung >= 1, path
+        assert (await it.sweep()).wakes_sent >= 1, path
 
 
 async def test_what_one_run_does_to_the_sweeper_costs_only_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,24 +112,24 @@ async def test_what_one_run_does_to_the_sweeper_costs_only_that_run(monkeypatch:
         settled.append(run.id)
         return True
 
-    report = await sweep(it.services, LIMITS, now=it.clock.now(), settle=settle)
-    assert (report.rung, report.failed, settled) == (1, 1, [a_run(6).id])
+    report = await sweep(it.services, LIMITS, now=it.clock.now(), expire=settle)
+    assert (report.wakes_sent, report.failed, settled) == (1, 1, [a_run(6).id])
 
 
 async def test_a_queued_run_whose_document_this_code_cannot_load_is_left_alone() -> None:
     it, _ = await a_sweeper(replace(a_run(1), deadline=LATE), replace(a_run(2), deadline=LATE))
     services = memory_services()
     settle = QueueExpiry(services, WorkflowCache(services.catalog, services.settings.classes), LIMITS)
-    report = await sweep(it.services, LIMITS, now=it.clock.now(), settle=settle)
-    assert (report.failed, report.settled) == (2, 0)
+    report = await sweep(it.services, LIMITS, now=it.clock.now(), expire=settle)
+    assert (report.failed, report.expired) == (2, 0)
 
 
-@pytest.mark.parametrize("mark", ["sweep.cursor", "sweep.empty", "sweep.slots", "sweep.rung.model", "sweep.rescued"])
+@pytest.mark.parametrize("mark", ["sweep.cursor", "sweep.empty", "sweep.slots", "sweep.wakes.model", "sweep.rescued"])
 @pytest.mark.parametrize("value", [7, "text", [1], {"format": 1}, {"model/normal": 5}, {"format": 1, "walk": 3}])
 async def test_a_mark_that_makes_no_sense_is_forgotten(mark: str, value: Any) -> None:
     it, _ = await a_sweeper(waiting(1))
     await it.marks.put(mark, value)
-    assert (await it.sweep()).rung == 1
+    assert (await it.sweep()).wakes_sent == 1
 
 
 async def test_a_part_of_the_sweep_that_fails_for_one_class_is_done_for_the_others() -> None:

@@ -47,7 +47,7 @@ SETTINGS = {
     "max_watchers": 100,
     "submits_per_minute": 6_000,
     "sweep_batch": 2_000,
-    "sweep_rings": 1_000,
+    "sweep_wakes": 1_000,
     "slot_hour_seconds": 3_600,
     "slot_return_seconds": 60,
     "slot_void_seconds": 7_200,

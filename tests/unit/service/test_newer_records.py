@@ -81,7 +81,7 @@ async def test_the_sweeper_looks_after_all_others() -> None:
         await store.put(run, IfAbsent(), now=START)
     await put_newer(store, waiting(2))
     report = await it.sweep()
-    assert (report.rung, report.rescued, report.looked_at) == (2, 1, 3)
+    assert (report.wakes_sent, report.rescued, report.checked) == (2, 1, 3)
 
 
 async def test_no_slot_is_healed_in_an_hour_with_a_row_that_may_have_it_and_in_others_all_are() -> None:
@@ -94,7 +94,7 @@ async def test_no_slot_is_healed_in_an_hour_with_a_row_that_may_have_it_and_in_o
     await it.clock.advance(5 * HOUR)
     healed = 0
     for _ in range(8):
-        healed += (await it.sweep()).healed
+        healed += (await it.sweep()).slots_repaired
         await it.clock.advance(60)
     assert healed == 1
     assert await it.slots.held("model") == {unclear.slot: 1}

@@ -37,13 +37,13 @@ async def test_a_slot_nobody_has_is_healed_three_hours_after_its_hour() -> None:
     it = await Swept().with_tenants()
     await it.slots.reserve("model", now=it.clock.now())
     await it.clock.advance(4 * HOUR - 60)
-    assert [(await it.sweep()).healed for _ in range(3)] == [0, 0, 0]
+    assert [(await it.sweep()).slots_repaired for _ in range(3)] == [0, 0, 0]
     await it.clock.advance(60)
-    assert (await it.sweep()).healed == 0
+    assert (await it.sweep()).slots_repaired == 0
     await it.clock.advance(60)
-    assert (await it.sweep()).healed == 0
+    assert (await it.sweep()).slots_repaired == 0
     await it.clock.advance(60)
-    assert (await it.sweep()).healed == 1
+    assert (await it.sweep()).slots_repaired == 1
     assert (await depth(it)).depth == 0
 
 
@@ -68,7 +68,7 @@ async def test_leaks_of_several_hours_shards_and_classes_heal_side_by_side() -> 
         await it.clock.advance(HOUR)
     await it.clock.advance(4 * HOUR)
     reports = await passes(it, 5)
-    assert sum(report.healed for report in reports) == 12
+    assert sum(report.slots_repaired for report in reports) == 12
     assert (await it.slots.load("harness")).depth == 0
     assert (await depth(it)).depth == 8
 
@@ -92,7 +92,7 @@ async def test_under_a_steady_drain_nothing_is_subtracted() -> None:
     for run in runs[:-1]:
         # Each pass finds one surplus place, and each is another one.
         slot = await it.leave(run)
-        assert (await it.sweep()).healed == 0
+        assert (await it.sweep()).slots_repaired == 0
         await it.slots.give_back("model", slot)
         await it.clock.advance(120)
     assert (await depth(it)).depth == 1
@@ -109,7 +109,7 @@ async def test_rows_of_other_states_and_hours_are_not_counted() -> None:
     await it.submit()
     await it.clock.advance(5 * HOUR)
     reports = await passes(it, 4)
-    assert sum(report.healed for report in reports) == 1
+    assert sum(report.slots_repaired for report in reports) == 1
     assert (await depth(it)).depth == 1
 
 
@@ -121,7 +121,7 @@ async def test_the_slot_of_a_run_that_is_paused_in_the_queue_is_no_leak() -> Non
     await it.runs.put(paused, IfAbsent(), now=now)
     await it.clock.advance(6 * HOUR)
     reports = await passes(it, 4)
-    assert sum(report.healed for report in reports) == 0
+    assert sum(report.slots_repaired for report in reports) == 0
     assert (await depth(it)).depth == 1
 
 
@@ -148,9 +148,9 @@ async def test_a_pass_counts_a_part_and_the_next_goes_on() -> None:
         report = await it.sweep()
         rows.append(it.calls["runs.page"])
         await it.clock.advance(60)
-        if report.healed:
+        if report.slots_repaired:
             break
-    assert report.healed == 1
+    assert report.slots_repaired == 1
     assert 8 < len(rows) < 14  # 40 rows twice, ten a pass, and a pause between
     assert max(rows) <= 8
     assert (await depth(it)).depth == 40
@@ -171,7 +171,7 @@ async def test_a_pass_that_failed_is_made_up_for_by_the_next() -> None:
     with pytest.raises(ExceptionGroup, match="parts of the sweep"):
         await it.sweep()
     it.slots.write_off = write_off  # type: ignore[method-assign]  # and works again
-    assert (await it.sweep()).healed == 1
+    assert (await it.sweep()).slots_repaired == 1
 
 
 async def test_two_sweepers_with_one_memory_heal_a_leak_once() -> None:
@@ -182,9 +182,9 @@ async def test_two_sweepers_with_one_memory_heal_a_leak_once() -> None:
     await it.sweep()
     mark = await it.marks.get(MARK)
     await it.clock.advance(120)
-    assert (await it.sweep()).healed == 1
+    assert (await it.sweep()).slots_repaired == 1
     await it.marks.put(MARK, mark)
-    assert (await it.sweep()).healed == 0
+    assert (await it.sweep()).slots_repaired == 0
     assert await it.slots.held("model") == {run.slot: 1}
 
 
@@ -193,7 +193,7 @@ async def test_a_mark_of_another_version_of_the_code_is_forgotten() -> None:
     await it.marks.put(MARK, {"format": 99, "walk": "?"})
     await it.slots.reserve("model", now=it.clock.now())
     await it.clock.advance(4 * HOUR)
-    assert sum(report.healed for report in await passes(it, 5)) == 1
+    assert sum(report.slots_repaired for report in await passes(it, 5)) == 1
 
 
 async def test_what_is_healed_is_metered(capsys: pytest.CaptureFixture[str]) -> None:

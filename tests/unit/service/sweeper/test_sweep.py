@@ -1,4 +1,4 @@
-"""The sweeper: what was lost is found, what is due is rung for, and a pass is bounded (R14)."""
+"""The sweeper: what was lost is found, what is due gets a wake, and a pass is bounded (R14)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Deployment:
             await self.services.runs.put(run, IfAbsent(), now=self.clock.now())
 
     async def sweep(self) -> SweepReport:
-        return await sweep(self.services, self.limits, now=self.clock.now(), settle=self.settle)
+        return await sweep(self.services, self.limits, now=self.clock.now(), expire=self.settle)
 
     async def passes(self, count: int) -> list[SweepReport]:
         """A pass a minute."""
@@ -100,7 +100,7 @@ async def test_a_run_whose_wake_was_lost_is_rung_for() -> None:
     it = await Deployment.with_tenant()
     await it.stored(waiting(1, due_at=after(-30)))
     report = await it.sweep()
-    assert report.rung == 1
+    assert report.wakes_sent == 1
     assert await it.messages(RESUMING) == [a_wake(1)]
 
 
@@ -117,20 +117,20 @@ async def test_a_wake_for_what_is_not_due_yet_arrives_when_it_is() -> None:
 async def test_what_is_due_later_is_left_to_later_passes() -> None:
     it = await Deployment.with_tenant()
     await it.stored(waiting(1, due_at=after(200)))
-    assert (await it.sweep()).rung == 0
+    assert (await it.sweep()).wakes_sent == 0
 
 
 async def test_a_run_is_rung_for_once_before_it_is_due_and_once_a_pass_after() -> None:
     it = await Deployment.with_tenant()
     await it.stored(waiting(1, due_at=after(200)))
     reports = await it.passes(6)
-    assert [report.rung for report in reports] == [0, 1, 0, 0, 1, 1]
+    assert [report.wakes_sent for report in reports] == [0, 1, 0, 0, 1, 1]
 
 
 async def test_overdue_wakes_are_spread_over_the_minute() -> None:
-    it = await Deployment.with_tenant(sweep_rings=120)
+    it = await Deployment.with_tenant(sweep_wakes=120)
     await it.stored(*(waiting(number, due_at=after(-number)) for number in range(1, 101)))
-    assert (await it.sweep()).rung == 100
+    assert (await it.sweep()).wakes_sent == 100
     assert len(await it.messages(RESUMING)) == 2
     await it.clock.advance(10)
     assert len(await it.messages(RESUMING)) == 20
@@ -139,25 +139,25 @@ async def test_overdue_wakes_are_spread_over_the_minute() -> None:
 
 
 async def test_a_class_gets_no_more_wakes_than_its_resume_queue_has_room_for() -> None:
-    it = await Deployment.with_tenant(sweep_rings=10)
+    it = await Deployment.with_tenant(sweep_wakes=10)
     await it.stored(*(waiting(number, due_at=after(-number)) for number in range(1, 31)))
     for number in range(4):
         await it.services.queue.send(RESUMING, a_wake(100 + number))
-    assert (await it.sweep()).rung == 6
-    assert (await it.sweep()).rung == 0
-    rung = {m.run_id for m in await it.messages(RESUMING) if isinstance(m, Wake)}
+    assert (await it.sweep()).wakes_sent == 6
+    assert (await it.sweep()).wakes_sent == 0
+    woken = {m.run_id for m in await it.messages(RESUMING) if isinstance(m, Wake)}
     await it.clock.advance(60)
-    rung |= {m.run_id for m in await it.messages(RESUMING) if isinstance(m, Wake)}
-    assert {an_id(number) for number in range(25, 31)} <= rung, "the oldest first"
+    woken |= {m.run_id for m in await it.messages(RESUMING) if isinstance(m, Wake)}
+    assert {an_id(number) for number in range(25, 31)} <= woken, "the oldest first"
 
 
 async def test_a_wake_that_found_no_room_is_not_forgotten() -> None:
-    it = await Deployment.with_tenant(sweep_rings=2)
+    it = await Deployment.with_tenant(sweep_wakes=2)
     await it.stored(*(waiting(number, due_at=after(100 + number)) for number in range(1, 5)))
-    assert (await it.sweep()).rung == 2
+    assert (await it.sweep()).wakes_sent == 2
     await it.clock.advance(105)
     await it.messages(RESUMING)
-    assert (await it.sweep()).rung == 2
+    assert (await it.sweep()).wakes_sent == 2
 
 
 async def test_a_run_that_went_on_while_the_index_lagged_is_not_rung_for() -> None:
@@ -168,7 +168,7 @@ async def test_a_run_that_went_on_while_the_index_lagged_is_not_rung_for() -> No
         return [DueKey(tenant="acme", run_id=an_id(number), due_at=after(-10)) for number in (1, 9)]
 
     it.services.runs.due = due  # type: ignore[method-assign]  # the index still shows what was
-    assert (await it.sweep()).rung == 0
+    assert (await it.sweep()).wakes_sent == 0
 
 
 # --- dead leases ------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ async def test_a_run_whose_worker_died_is_rung_for() -> None:
     it = await Deployment.with_tenant()
     await it.stored(running(1, lease_until=after(-10)), running(2, lease_until=after(-3)), running(3, after(40)))
     report = await it.sweep()
-    assert (report.looked_at, report.rescued) == (3, 1)
+    assert (report.checked, report.rescued) == (3, 1)
     assert await it.messages(RESUMING) == [a_wake(1)]
 
 
@@ -200,9 +200,9 @@ async def test_a_queued_run_out_of_time_fails_and_returns_its_slot(given: dict[s
     slot = (await it.services.slots.reserve("model", now=START)).slot
     await it.stored(queued(1, slot=slot, **given))
     await it.clock.advance(119)
-    assert (await it.sweep()).settled == 0
+    assert (await it.sweep()).expired == 0
     await it.clock.advance(1)
-    assert (await it.sweep()).settled == 1
+    assert (await it.sweep()).expired == 1
     run = await it.row()
     assert (run.status, run.reason) == (Status.FAILED, reason)
     assert (await it.services.slots.load("model")).depth == 0
@@ -284,7 +284,7 @@ async def test_a_pass_looks_at_a_part_and_the_next_goes_on_from_there() -> None:
     await it.stored(*(running(number, lease_until=after(-10)) for number in range(1, 7)))
     await it.stored(*(replace(running(number, lease_until=after(-10)), tenant="beta") for number in range(1, 4)))
     reports = await it.passes(3)
-    assert [report.looked_at for report in reports] == [4, 4, 1]
+    assert [report.checked for report in reports] == [4, 4, 1]
     assert sum(report.rescued for report in reports) == 9
     assert [report.turn_seconds for report in reports] == [None, None, 120.0]
 
@@ -316,7 +316,7 @@ async def test_what_fails_for_one_run_fails_for_no_other() -> None:
 
     it.services.queue.send = broken  # type: ignore[method-assign]  # one service call fails
     report = await it.sweep()
-    assert (report.rung, report.failed) == (2, 1)
+    assert (report.wakes_sent, report.failed) == (2, 1)
 
 
 async def test_a_part_that_fails_is_reported_after_the_others_were_done() -> None:
@@ -336,14 +336,14 @@ async def test_a_run_of_a_class_that_is_gone_is_counted_and_left() -> None:
     it = await Deployment.with_tenant()
     await it.stored(waiting(1, due_at=after(-10), class_name="harness"), a_run(2, lane="express"))
     report = await it.sweep()
-    assert (report.rung, report.resent, report.failed) == (0, 0, 0)
-    assert report.foreign >= 2
+    assert (report.wakes_sent, report.resent, report.failed) == (0, 0, 0)
+    assert report.unknown_class >= 2
 
 
 def test_the_handler_answers_with_the_report() -> None:
     it = Deployment()
     report = build(it.services)({}, None)
-    assert (report["looked_at"], report["failed"]) == (0, 0)
+    assert (report["checked"], report["failed"]) == (0, 0)
 
 
 async def test_a_cursor_that_another_version_of_the_code_left_is_forgotten() -> None:

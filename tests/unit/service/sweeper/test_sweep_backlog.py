@@ -189,7 +189,7 @@ async def test_a_pass_over_a_million_live_runs_costs_what_the_operations_page_sa
     for _ in range(3):
         it.calls.clear()
         report = await it.sweep()
-        assert (report.looked_at, report.turn_seconds) == (it.settings.sweep_batch, None)
+        assert (report.checked, report.turn_seconds) == (it.settings.sweep_batch, None)
         counting = 10 if leaks else 0
         assert it.calls["runs.page"] == 20 + counting
         assert it.calls["runs.due"] == 1

@@ -223,9 +223,13 @@ async def test_each_repair_of_the_sweeper_has_a_line_with_its_run(capsys: pytest
         await swept.sweep()
         await swept.clock.advance(60)
 
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "rung for" in line or "again" in line]
+    lines = [
+        json.loads(line)
+        for line in capsys.readouterr().out.splitlines()
+        if "a wake was sent" in line or "a lost wake" in line or "again" in line
+    ]
     assert {(line["message"], line["correlation_id"]) for line in lines} == {
-        ("a run whose worker died was rung for", dead.id),
-        ("a due run whose wake came to nothing was rung for", due.id),
+        ("a wake was sent for a run whose worker died", dead.id),
+        ("a lost wake of a due run was sent again", due.id),
         ("a queued run's envelope was sent again", queued.id),
     }

@@ -106,7 +106,7 @@ async def passes(world: World, post: Post, runs: Sequence[Envelope]) -> None:
         due = [run.due_at for run in [await world.row(run) for run in runs] if run.due_at is not None]
         ahead = (min(due, default=START) - services.clock.now()).total_seconds() // 60 - 5
         await asyncio.sleep(60 * max(1, ahead))
-        await sweep(services, limits, now=services.clock.now(), settle=settle)
+        await sweep(services, limits, now=services.clock.now(), expire=settle)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -181,7 +181,7 @@ async def sweep_each_minute(world: World, post: Outage) -> None:
     settle = QueueExpiry(services, WorkflowCache(services.catalog, services.settings.classes), limits)
     while True:
         await asyncio.sleep(60)
-        await sweep(services, limits, now=services.clock.now(), settle=settle)
+        await sweep(services, limits, now=services.clock.now(), expire=settle)
 
 
 @virtually
