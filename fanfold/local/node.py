@@ -222,7 +222,10 @@ async def work(settings: Settings) -> Exit:
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises OSError where the port is taken."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # The protocol is named for asyncio: of a socket without one it takes no connection to be TCP's, leaves Nagle's
+    # algorithm on, and answers in two parts wait 40 ms for the first one's receipt.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +12,7 @@ import httpx
 import pytest
 
 from fanfold.local.http_gateway import MAX_BODY_BYTES, HttpGateway
+from fanfold.local.node import listen
 from fanfold.service.api.app import App
 from tests.support.http import EVERY_SCOPE, TINY, memory_services
 
@@ -75,3 +78,19 @@ async def test_documentation_and_health_need_no_token(client: httpx.AsyncClient)
     assert json.loads((await client.get("/v1/health")).text)["status"] == "ok"
     assert (await client.get("/docs")).headers["content-type"].startswith("text/html")
     assert (await client.get("/no/such/path")).status_code == 404
+
+
+async def test_a_connection_of_the_server_sends_each_part_of_an_answer_at_once() -> None:
+    accepted: asyncio.Queue[int] = asyncio.Queue()
+
+    class Connection(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            accepted.put_nowait(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    with listen("127.0.0.1", 0) as listener:
+        server = await asyncio.get_running_loop().create_server(Connection, sock=listener)
+        async with server:
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            assert await asyncio.wait_for(accepted.get(), timeout=5)
+            writer.close()
+            await writer.wait_closed()
