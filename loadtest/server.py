@@ -13,19 +13,18 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
+import uvicorn
 
 from fanfold.adapters.memory import ReadMeter
 from fanfold.explore.memory import memory_services
+from fanfold.local.http_gateway import HttpGateway, proxy_event
+from fanfold.local.node import listen
 from fanfold.service.api.app import App
 from fanfold.service.clock import SystemClock, SystemIds
 from fanfold.service.functions.api import build
@@ -46,47 +45,26 @@ CALLS_HEADER = "x-read-calls"
 UNITS_HEADER = "x-read-units"
 """What the answer's reads of records were, as `GetItem=1,Query=4`, and their read units."""
 
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+class Metered:
+    """The API, whose answers say in headers what they read: true as long as requests come one after the other."""
 
-class Gateway:
-    """An ASGI application that hands calls to the API as API Gateway does, in payload format 2.0."""
-
-    def __init__(self, app: App, meter: ReadMeter | None = None) -> None:
+    def __init__(self, app: App, meter: ReadMeter) -> None:
         self._app = app
         self._meter = meter
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send) -> None:
-        """Answer one request; there is no lifespan to speak of."""
-        if scope["type"] != "http":
-            return
-        body = b""
-        while True:
-            part = await receive()
-            body += part.get("body", b"")
-            if not part.get("more_body"):
-                break
-        if self._meter is not None:
-            self._meter.calls.clear()
-            self._meter.units = 0
-        result = await self._app.answer(_event(scope, body), None)
-        headers = [(name.lower().encode(), str(value).encode()) for name, value in result.get("headers", {}).items()]
-        headers += self._reads()
-        await send({"type": "http.response.start", "status": result["statusCode"], "headers": headers})
-        await send({"type": "http.response.body", "body": (result.get("body") or "").encode()})
-
-    def _reads(self) -> list[tuple[bytes, bytes]]:
-        """What was read since this request came: true of it as long as requests come one after the other."""
-        if self._meter is None:
-            return []
+    async def answer(self, event: dict[str, Any], context: object) -> dict[str, Any]:
+        """See `App.answer`."""
+        self._meter.calls.clear()
+        self._meter.units = 0
+        result = await self._app.answer(event, context)
         calls = ",".join(f"{name}={count}" for name, count in sorted(self._meter.calls.items()))
-        return [(CALLS_HEADER.encode(), calls.encode()), (UNITS_HEADER.encode(), f"{self._meter.units:g}".encode())]
+        return {**result, "headers": {**result["headers"], CALLS_HEADER: calls, UNITS_HEADER: f"{self._meter.units:g}"}}
 
 
-def identity(authorization: str) -> dict[str, str]:
+async def identity(event: Mapping[str, Any]) -> Mapping[str, str]:
     """Who a token `tenant.owner` says its bearer is; without one, `load`."""
-    tenant, _, owner = authorization.removeprefix("Bearer").strip().partition(".")
+    tenant, _, owner = event["headers"].get("authorization", "").removeprefix("Bearer").strip().partition(".")
     return {
         "verdict": "ok",
         "tenant": tenant or TENANT,
@@ -95,31 +73,12 @@ def identity(authorization: str) -> dict[str, str]:
     }
 
 
-def _event(scope: MutableMapping[str, Any], body: bytes) -> dict[str, Any]:
-    headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-    context = {"stage": "$default", "http": {"method": scope["method"], "path": scope["path"]}}
-    return {
-        "version": "2.0",
-        "rawPath": scope["path"],
-        "rawQueryString": scope["query_string"].decode(),
-        "queryStringParameters": _query(scope["query_string"].decode()),
-        "headers": headers,
-        "requestContext": {**context, "authorizer": {"lambda": identity(headers.get("authorization", ""))}},
-        "body": body.decode() if body else None,
-        "isBase64Encoded": False,
-    }
-
-
 def request_event(method: str, path: str, *, body: bytes = b"") -> dict[str, Any]:
     """A request without a token or a query, as API Gateway hands it over."""
-    return _event({"method": method, "path": path, "query_string": b"", "headers": []}, body)
-
-
-def _query(text: str) -> dict[str, str]:
-    joined: dict[str, str] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        joined[name] = f"{joined[name]},{value}" if name in joined else value
-    return joined
+    event = proxy_event({"method": method, "path": path, "query_string": b"", "headers": []}, body)
+    scopes = {"verdict": "ok", "tenant": TENANT, "scopes": "submit read operate admin", "owner": TENANT}
+    event["requestContext"]["authorizer"] = {"lambda": scopes}
+    return event
 
 
 def settings_of(pools: Mapping[str, int], *, max_queue_depth: int, ledger: Path, given: Mapping[str, Any]) -> Settings:
@@ -136,21 +95,27 @@ async def run(settings: Settings, pools: Mapping[str, int], *, past: int) -> Non
         store, meter = past_store(TENANT, past, until=services.clock.now())
         services = replace(services, runs=store)
     workers = [_worker(services, name, at_once) for name, at_once in pools.items() if at_once]
-    listener = socket.create_server((HOST, 0), backlog=4096)
-    config = Config()
-    config.bind = [f"fd://{listener.fileno()}"]
-    # A connection that is closed because it was idle, in the moment in which the driver sends on it, is an error that
-    # no service makes.
-    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
-    config.keep_alive_max_requests = sys.maxsize
-    over = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    reading = loop.run_in_executor(None, sys.stdin.read)
-    reading.add_done_callback(lambda _: over.set())
+    listener = listen(HOST, 0)
+    app: Any = build(services) if meter is None else Metered(build(services), meter)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            HttpGateway(app, identity),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            # A connection that is closed because it was idle, in the moment in which the driver sends on it, is an
+            # error that no service makes.
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        )
+    )
+
+    def stop(_: object) -> None:
+        server.should_exit = True
+
+    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(stop)
     working = [asyncio.create_task(worker.run()) for worker in workers]
     _say({"url": f"http://{HOST}:{listener.getsockname()[1]}", "differing": differing(settings)})
-    app = build(services)
-    await serve(Gateway(app, meter), config, shutdown_trigger=over.wait)  # type: ignore[arg-type]  # its own types
+    await server.serve(sockets=[listener])
     for worker in workers:
         worker.stop()
     await asyncio.gather(*working)

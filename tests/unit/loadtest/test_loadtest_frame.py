@@ -198,10 +198,10 @@ def test_a_past_that_is_no_multiple_of_ten_is_refused() -> None:
         past_store("load", 15, until=START)
 
 
-def test_a_token_in_memory_is_who_it_says() -> None:
-    assert identity("Bearer noisy.ada")["tenant"] == "noisy"
-    assert identity("Bearer noisy.ada")["owner"] == "ada"
-    assert identity("")["tenant"] == "load"
+async def test_a_token_in_memory_is_who_it_says() -> None:
+    ada = await identity({"headers": {"authorization": "Bearer noisy.ada"}})
+    assert (ada["tenant"], ada["owner"]) == ("noisy", "ada")
+    assert (await identity({"headers": {}}))["tenant"] == "load"
 
 
 def test_a_service_in_memory_has_the_pools_and_settings_it_is_given(tmp_path: Path) -> None:
