@@ -63,9 +63,9 @@ class Target:
     processes: Mapping[str, int] = field(default_factory=dict)
     differing: Mapping[str, Any] = field(default_factory=dict)
 
-    def client(self, *, token: str | None = None, patience_seconds: float = 60.0) -> Client:
+    def client(self, *, token: str | None = None, retry_for_seconds: float = 60.0) -> Client:
         """A client of its API with somebody's token, or the target's own; to be closed by the caller."""
-        return Client(self.url, token or self.token, patience_seconds=patience_seconds)
+        return Client(self.url, token or self.token, retry_for_seconds=retry_for_seconds)
 
     def token_of(self, owner: str, *, tenant: str | None = None) -> str | None:
         """A token of somebody's own, in the target's tenant or another; a URL has only the token that came with it."""

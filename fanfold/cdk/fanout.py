@@ -34,13 +34,13 @@ DELIVER_LOGS = [
     *("logs:CreateLogDelivery", "logs:GetLogDelivery", "logs:UpdateLogDelivery", "logs:DeleteLogDelivery"),
     *("logs:ListLogDeliveries", "logs:PutResourcePolicy", "logs:DescribeResourcePolicies", "logs:DescribeLogGroups"),
 ]
-"""What a state machine's role needs to log; these actions take no resource (Step Functions, logging in CloudWatch)."""
+"""What a state machine's role needs for logging. These actions support no resource ARNs."""
 ENDS = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
-"""How an execution ends. One that succeeded has rung before, but a moment too early: it was not closed then."""
+"""The ends of an execution. One that succeeded has sent a wake itself, but shortly before it was closed."""
 MORE_THAN_ALL = 1_000_000
-"""Batches; an execution has as many as its map, whose items are bounded (setting `max_map_items`)."""
-PATIENCE = 10
-"""How often a batch that may take its time is asked for before its run asks again: for about eight minutes."""
+"""More batches than any execution has; `max_map_items` limits them."""
+STANDARD_TRIES = 10
+"""Tries of a throttled batch in a Standard execution, about eight minutes. Then the run starts another execution."""
 
 
 class FanOut(Construct):
@@ -176,7 +176,7 @@ class FanOut(Construct):
         )
         # The waits of a batch that finds no room, and its work, are within the life of its execution.
         spare = MAX_EXPRESS_SECONDS - config.batch_seconds
-        tries = int(math.log2(spare + 1)) if short else PATIENCE
+        tries = int(math.log2(spare + 1)) if short else STANDARD_TRIES
         return batches.item_processor(self._work(tries), mode=sfn.ProcessorMode.DISTRIBUTED, execution_type=_mode(kind))
 
     def _work(self, tries: int) -> sfn.Chain:

@@ -59,13 +59,13 @@ def seconds_of(retry_after: str | None) -> int | None:
 
 
 def pause_before_repeat(
-    attempt: int, *, retry_after_seconds: float | None, spent_seconds: float, patience_seconds: float, chance: float
+    attempt: int, *, retry_after_seconds: float | None, spent_seconds: float, retry_for_seconds: float, chance: float
 ) -> float | None:
     """Seconds to wait before try `attempt + 1` (attempts count from 1), or None to give up.
 
     Obeys `Retry-After`, else doubles from 0.1 s to 5 s; `chance` in [0, 1) spreads clients out.
-    It gives up at once when the pause would pass the caller's patience: waiting for nothing helps nobody.
+    It gives up at once when the pause would end after the caller's retry time.
     """
     backoff = min(5.0, 0.1 * 2 ** min(attempt - 1, 6)) * (0.5 + chance)
     pause = backoff if retry_after_seconds is None else retry_after_seconds + 0.1 * chance
-    return pause if spent_seconds + pause <= patience_seconds else None
+    return pause if spent_seconds + pause <= retry_for_seconds else None

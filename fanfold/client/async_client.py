@@ -80,11 +80,11 @@ class AsyncClient(Session):
         url: str,
         token: str | None = None,
         *,
-        patience_seconds: float = 30.0,
+        retry_for_seconds: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        super().__init__(url, token, patience_seconds=patience_seconds)
+        super().__init__(url, token, retry_for_seconds=retry_for_seconds)
         self._transport = transport
         self._http: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -2,7 +2,7 @@
 
 A call is an `Exchange`: a generator that asks for a request to be sent or for a pause, and is told what came of it.
 It repeats what was refused for load (429, 502, 503, 504), failed in the gateway (a 500 that is no problem of
-the service's) or was not answered, as long as `patience_seconds` allows, and raises what is left as an
+the service's) or was not answered, as long as `retry_for_seconds` allows, and raises what is left as an
 exception of `fanfold.client.errors`.
 """
 
@@ -71,10 +71,10 @@ Listing = Generator[Send | Sleep | Item[T], Any, None]
 class Session:
     """What both clients are made of, whatever way they wait. Raises ValueError for what is no address or no token."""
 
-    def __init__(self, url: str, token: str | None, *, patience_seconds: float) -> None:
+    def __init__(self, url: str, token: str | None, *, retry_for_seconds: float) -> None:
         check_address(url)
         self.url = url.rstrip("/") + "/"
-        self.patience_seconds = patience_seconds
+        self.retry_for_seconds = retry_for_seconds
         self._headers = {"accept": "application/json"}
         if token:
             if not (token.isascii() and token.isprintable() and " " not in token):
@@ -139,7 +139,7 @@ def _pause(session: Session, attempt: int, *, since: float, retry_after_seconds:
         attempt,
         retry_after_seconds=retry_after_seconds,
         spent_seconds=time.monotonic() - since,
-        patience_seconds=session.patience_seconds,
+        retry_for_seconds=session.retry_for_seconds,
         chance=random.random(),
     )
 
@@ -150,7 +150,7 @@ def submit_many(
     """Submit any number of runs, a hundred a call; each is `{workflow, input, …}`, as `submit` takes it.
 
     Gives a result for each, in order: one that is refused spoils no other, and raises nothing. What is
-    refused for load is repeated as long as `patience_seconds` allows. With the same `key` and the
+    refused for load is repeated as long as `retry_for_seconds` allows. With the same `key` and the
     same runs again, they are the same runs.
     """
     results: list[BatchResult] = []

@@ -53,7 +53,7 @@ def _listing(listing: Callable[Concatenate[Session, P], Listing[T]]) -> Callable
 class Client(Session):
     """The API at `url` for one tenant's `token`; a context manager, safe for threads.
 
-    `patience_seconds` bounds how long one call is repeated. `transport` and `sleep` are for tests.
+    `retry_for_seconds` bounds how long one call is repeated. `transport` and `sleep` are for tests.
     """
 
     health = _method(asking(calls.health))
@@ -79,11 +79,11 @@ class Client(Session):
         url: str,
         token: str | None = None,
         *,
-        patience_seconds: float = 30.0,
+        retry_for_seconds: float = 30.0,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        super().__init__(url, token, patience_seconds=patience_seconds)
+        super().__init__(url, token, retry_for_seconds=retry_for_seconds)
         import httpx
 
         self._http = httpx.Client(transport=transport, **self._options())

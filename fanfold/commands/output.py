@@ -21,7 +21,7 @@ from fanfold.text.printable import shown_json, shown_lines
 
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print the result as JSON, for programs.")]
 
-PATIENCE_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 """How long a command repeats a refused or unanswered call: somebody sits in front of it."""
 
 WATCHING_SECONDS = 60.0
@@ -88,7 +88,7 @@ def client() -> Client:
     except ValueError as error:
         raise local_stack.LocalError(f"FANFOLD_URL: {error}.", status=USAGE) from error
     try:
-        return Client(url, token, patience_seconds=PATIENCE_SECONDS)
+        return Client(url, token, retry_for_seconds=RETRY_SECONDS)
     except ValueError as error:
         raise local_stack.LocalError(f"FANFOLD_TOKEN: {error}.", status=USAGE) from error
 

@@ -80,7 +80,7 @@ def _cells(queue: Queue) -> tuple[str, str, str, str, str, str]:
 def _looks(client: Client, *, every_seconds: float, most: int | None) -> Iterator[list[Queue]]:
     for number in count(1):
         yield client.queues()
-        client.patience_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
+        client.retry_for_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
         if number == most:
             return
         time.sleep(every_seconds)

@@ -170,13 +170,13 @@ def events(
         told = client.events(run_id, after=after, follow=follow)
         if follow and console.is_terminal and not json_ and not after:
             run = client.get(run_id)
-            client.patience_seconds = output.WATCHING_SECONDS
+            client.retry_for_seconds = output.WATCHING_SECONDS
             _exhaust(run_progress.watch(told, console, run, look=_look(client, run_id), lines=True))
             run_tree.show(client.get(run_id), console, now=datetime.now(UTC))
             return
         for event in told:
             if follow:
-                client.patience_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
+                client.retry_for_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
             if json_:
                 output.emit(event, indent=None)
             else:
@@ -194,7 +194,7 @@ def _await_end(client: Client, run_id: str, *, json_: bool) -> None:
 
 
 def _await(client: Client, run_id: str, *, json_: bool) -> None:
-    client.patience_seconds = output.WATCHING_SECONDS
+    client.retry_for_seconds = output.WATCHING_SECONDS
     if json_:
         run = client.wait(run_id)
         output.emit(run)

@@ -15,7 +15,7 @@ from fanfold.service.settings import Settings
 from fanfold.service.version import VERSION
 
 DEPLOY = "Deploy again. If CloudFormation sees nothing to do, update that function's code by hand from the others'."
-PATIENCE_SECONDS = 10.0
+RETRY_SECONDS = 10.0
 """A function that was not called for long takes seconds to answer."""
 
 
@@ -83,7 +83,7 @@ def _layers(deployment: Deployment) -> Iterator[Finding]:
 
 def _version(deployment: Deployment) -> Iterator[Finding]:
     try:
-        with Client(deployment.api_url, patience_seconds=PATIENCE_SECONDS) as client:
+        with Client(deployment.api_url, retry_for_seconds=RETRY_SECONDS) as client:
             deployed = client.health()["version"]
     except ApiError as error:
         yield Finding(

@@ -30,7 +30,7 @@ from fanfold.tasks.context import Context
 from fanfold.testing.virtual_time import SeededIds, VirtualClock, loop
 
 TENANT: Final = "explorer"
-PATIENCE: Final = timedelta(minutes=15)
+GRACE: Final = timedelta(minutes=15)
 """How long after its deadline a run is waited for: a lease, a sweep, a delivery, and room."""
 
 QUIET_SECONDS: Final = 150.0
@@ -62,7 +62,7 @@ class Simulation:
         self._door.told = run.last_seq
         helpers = [asyncio.create_task(self._crew.workers()), asyncio.create_task(self._crew.sweeper())]
         try:
-            until = run.deadline + PATIENCE
+            until = run.deadline + GRACE
             async with asyncio.timeout((until - self._services.clock.now()).total_seconds()):
                 await self._end()
             await self._quiet()

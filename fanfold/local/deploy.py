@@ -158,7 +158,7 @@ def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
     """The stack with a token of all scopes: the one it had, as long as that still works."""
     if previous is not None and previous.api_url == stack.api_url and previous.token:
         # If the old one does not work any more, whatever the reason, a new one is made below.
-        with Client(previous.api_url, previous.token, patience_seconds=10) as client, contextlib.suppress(ApiError):
+        with Client(previous.api_url, previous.token, retry_for_seconds=10) as client, contextlib.suppress(ApiError):
             client.queues()
             return replace(stack, token=previous.token)
     environ = stack.environment({})  # nothing of the caller's: this is the stack just deployed
@@ -177,7 +177,7 @@ def _apply_examples(stack: LocalStack) -> list[str]:
     """Register every document of `examples/`; gives their names. Raises `LocalError` naming a bad one."""
     names = []
     # The first call of a fresh function takes seconds on an emulator.
-    with Client(stack.api_url, stack.token, patience_seconds=60) as client:
+    with Client(stack.api_url, stack.token, retry_for_seconds=60) as client:
         for path in sorted((CHECKOUT / "examples").glob("*.yaml")):
             try:
                 names.append(client.apply(path.read_bytes())["name"])

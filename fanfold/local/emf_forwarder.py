@@ -200,14 +200,14 @@ def stop(pid: int, state: Path) -> bool:
     """Stop the bridge; says whether it was there to be stopped."""
     if not is_ours(pid, state):
         return False
-    patience_ends = time.monotonic() + STOP_SECONDS
+    deadline = time.monotonic() + STOP_SECONDS
     number = signal.SIGTERM
     while is_ours(pid, state):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)  # in the process that started it, or its corpse stays in the list
-        if time.monotonic() > patience_ends:
+        if time.monotonic() > deadline:
             number = signal.SIGKILL
         time.sleep(0.05)
     return True

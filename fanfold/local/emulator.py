@@ -110,8 +110,8 @@ def _scratch(state: Path) -> Path:
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    patience_ends = time.monotonic() + START_SECONDS
-    while time.monotonic() < patience_ends:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
         if process.poll() is not None:
             raise LocalError(f"The emulator ended with status {process.returncode} at its start: see {log}.")
         if answers(f"http://{HOST}:{port}"):
@@ -163,8 +163,8 @@ def stop(pid: int, port: int, state: Path) -> bool:
     if not is_ours(pid, port, state):
         return False
     _signal_group(pid, signal.SIGTERM)
-    patience_ends = time.monotonic() + STOP_SECONDS
-    while time.monotonic() < patience_ends and is_ours(pid, port, state):
+    deadline = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < deadline and is_ours(pid, port, state):
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)  # in the process that started it, or its corpse stays in the list
         time.sleep(0.05)

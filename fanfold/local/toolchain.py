@@ -24,7 +24,7 @@ NPM_SECONDS = 300.0
 CDK_SECONDS = 600.0
 
 # npm's own defaults try for minutes before they say that there is no network.
-_NPM_PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
+_NPM_RETRIES = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
 
 
 def check_node(environ: Mapping[str, str]) -> None:
@@ -61,7 +61,7 @@ def _install_cdk(wanted: str, environ: Mapping[str, str], log: Path) -> bool:
         return False
     npm = shutil.which("npm", path=environ.get("PATH", os.defpath)) or "npm"
     run(
-        [npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", *_NPM_PATIENCE],
+        [npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", *_NPM_RETRIES],
         environ,
         log=log,
         seconds=NPM_SECONDS,

@@ -19,10 +19,10 @@ AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
 HELD_AT_ONCE = 24
 """Calls that wait for something to happen (`wait=`, streams): they hold a process each, and use it for nothing."""
 
-PATIENCE_SECONDS = 20.0
-"""How long a call waits for its turn: shorter than an HTTP client's usual patience of 30 s and more."""
+TURN_TIMEOUT_SECONDS = 20.0
+"""How long a call waits for its turn: shorter than an HTTP client's usual timeout of 30 s and more."""
 
-HELD_PATIENCE_SECONDS = 10.0
+HELD_TIMEOUT_SECONDS = 10.0
 """The same for one that then waits up to 25 s: together shorter than our clients' 40 s."""
 
 RETRY_AFTER_SECONDS = 1
@@ -33,8 +33,8 @@ def taking_turns(
     *,
     at_once: int = AT_ONCE,
     held_at_once: int = HELD_AT_ONCE,
-    patience_seconds: float = PATIENCE_SECONDS,
-    held_patience_seconds: float = HELD_PATIENCE_SECONDS,
+    timeout_seconds: float = TURN_TIMEOUT_SECONDS,
+    held_timeout_seconds: float = HELD_TIMEOUT_SECONDS,
 ) -> App:
     """The ASGI application that asks `app` only so much at once of the deployed API, in the order of arrival.
 
@@ -46,9 +46,9 @@ def taking_turns(
         if scope["type"] != "http" or DEPLOYED_API.match(scope["path"]) is None:
             await app(scope, receive, send)
             return
-        room, patience = (held, held_patience_seconds) if _is_held(scope) else (quick, patience_seconds)
+        room, timeout = (held, held_timeout_seconds) if _is_held(scope) else (quick, timeout_seconds)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await room.acquire()
         except TimeoutError:
             await _refuse(send)

@@ -26,7 +26,7 @@ QUICK = {"turns": 15}
 
 SLOWER_AT_MOST = 1.2
 WARM_TURNS = 3
-PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 900.0
 """The user ends when all is asked."""
 STATUS_READS = 20
 """Different old runs that are read."""
@@ -62,7 +62,7 @@ def history(
             "headers": [CALLS_HEADER, UNITS_HEADER],
         }
         first = next(iter(services.values()))
-        requests = session.swarm("pages", first, users=1, seconds=PATIENCE_SECONDS, **facts)
+        requests = session.swarm("pages", first, users=1, seconds=TIMEOUT_SECONDS, **facts)
     warm = [request for request in requests if request.facts["turn"] >= WARM_TURNS]
     figures: dict[str, Any] = {}
     checks = [

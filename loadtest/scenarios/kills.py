@@ -34,7 +34,7 @@ PACE = {"ms": 400, "after_ms": 400}
 """Of each step: time enough to be met on both sides of its end."""
 CONCURRENCY = 16
 LOOK_SECONDS = 0.03
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 class Moment(Enum):
@@ -87,7 +87,7 @@ def kills(
                 start()
                 killed += 1
                 session.recorder.row(phase="kill", step=step, moment=moment.name, run=ids[0], pid=pid)
-            ended = drained(client, session.tag, within_seconds=PATIENCE_SECONDS + 2 * runs)
+            ended = drained(client, session.tag, within_seconds=TIMEOUT_SECONDS + 2 * runs)
         events = {row["id"]: list(client.events(row["id"], follow=False)) for row in ended.listed}
         executions = [line for line in ledgered(target.ledger) if line["run"] in events]
     for row in ended.listed:
@@ -144,7 +144,7 @@ def _submitted(client: Client, workflow: str, tag: str, count: int) -> list[str]
 
 def _met(client: Client, ledger: Path, run_id: str, step: str, moment: Moment) -> int:
     """The process that holds a run, at that moment of that step. Raises TimeoutError when it is never met there."""
-    ends_at = time.monotonic() + PATIENCE_SECONDS
+    ends_at = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < ends_at:
         if moment is Moment.DONE:
             there = any(line["run"] == run_id and line["step"] == step for line in ledgered(ledger))
@@ -155,7 +155,7 @@ def _met(client: Client, ledger: Path, run_id: str, step: str, moment: Moment) -
             claims = [event for event in client.events(run_id, follow=False) if event["type"] == "run.claimed"]
             return int(claims[-1]["worker"].rpartition(":")[2])
         time.sleep(LOOK_SECONDS)
-    raise TimeoutError(f"{run_id} was not met at {step} within {PATIENCE_SECONDS:g} s")
+    raise TimeoutError(f"{run_id} was not met at {step} within {TIMEOUT_SECONDS:g} s")
 
 
 @contextmanager

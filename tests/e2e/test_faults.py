@@ -17,7 +17,7 @@ from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.messages import RESUME
 from fanfold.engine.record.run import Status
 from tests.support.evidence import gather
-from tests.support.load import PATIENCE_SECONDS, QUICK, RUNS, judged, mixed, processes
+from tests.support.load import QUICK, RUNS, TIMEOUT_SECONDS, judged, mixed, processes
 from tests.support.site import LANE, Site, until, worker_pid
 
 pytestmark = [pytest.mark.emulator]
@@ -32,21 +32,21 @@ def test_a_worker_stopped_past_its_lease_and_continued_writes_nothing_more_and_g
         (frozen,) = fleet.start()
         until(
             lambda: site.all(ids, lambda run: worker_pid(run) == frozen),
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
             what=lambda: "the worker has not claimed all runs",
         )
         fleet.signal(frozen, signal.SIGSTOP)
         (other,) = fleet.start()
         until(
             lambda: site.all(ids, lambda run: worker_pid(run) != frozen),
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
             what=lambda: "nobody has taken over from the frozen worker",
         )
         fleet.signal(frozen, signal.SIGCONT)
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         fleet.signal(other, signal.SIGKILL)
         later = site.submit([("speck", QUICK)])
-        site.ended(later, seconds=PATIENCE_SECONDS)
+        site.ended(later, seconds=TIMEOUT_SECONDS)
         assert {worker_pid(run) for run in site.rows(later).values()} == {frozen}
         evidence = judged(site, [*ids, *later])
     assert evidence.statuses() == {"succeeded": 5}
@@ -59,7 +59,7 @@ def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: 
         (old,) = fleet.start()
         until(
             lambda: site.all(ids, lambda run: worker_pid(run) == old),
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
             what=lambda: "the worker has not claimed all runs",
         )
         fleet.signal(old, signal.SIGTERM)
@@ -70,7 +70,7 @@ def test_a_worker_told_to_stop_hands_its_runs_over_and_interrupts_nothing(site: 
         assert {run.status for run in left} == {Status.WAITING}
         assert gather(rows, site.ledger).of(EventType.STEP_INTERRUPTED) == 0
         fleet.start()
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 6}
 
@@ -81,7 +81,7 @@ def test_five_rolling_deployments_within_one_long_step_cost_it_no_crash_and_at_m
         ids = site.submit([("speck", {"pace": {"ms": 15_000}})])
         until(
             lambda: site.all(ids, lambda run: worker_pid(run) == current),
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
             what=lambda: "the worker has not claimed the run",
         )
         for _ in range(5):
@@ -90,7 +90,7 @@ def test_five_rolling_deployments_within_one_long_step_cost_it_no_crash_and_at_m
             current = new
             time.sleep(1)
         assert site.all(ids, lambda run: not run.terminal), "the step was over before the last deployment"
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         evidence = judged(site, ids)
     (run,) = evidence.runs.values()
     assert (run.status, run.crashes, run.steps["only"].interruptions) == (Status.SUCCEEDED, 0, 0)
@@ -107,7 +107,7 @@ def test_every_message_delivered_three_times_is_one_execution(site: Site) -> Non
         ids = site.submit(mixed(20, QUICK))
         site.repeat(LANE, messages=20, times=3)
         fleet.start(2)
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 20}
     # A lease may run out on a machine that stands still for seconds; nothing else makes a second claim.
@@ -126,7 +126,7 @@ def test_a_purged_queue_is_healed_by_the_sweeper_within_three_passes(site: Site)
             passes += 1
             assert passes <= 3, f"after {passes} passes the lane holds {site.holds(LANE)} messages"
         fleet.start(2)
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 20}
 
@@ -142,12 +142,12 @@ def test_runs_whose_wakes_are_all_lost_are_brought_back_by_the_sweeper(site: Sit
             return sum(run.due_at is not None and run.due_at < now for run in waiting) > len(ids) // 2
 
         # Not all: the sweeper's own minute may come in between, and its rings be faster than the purge.
-        until(most_are_overdue, seconds=PATIENCE_SECONDS, what=lambda: "the runs are not overdue")
+        until(most_are_overdue, seconds=TIMEOUT_SECONDS, what=lambda: "the runs are not overdue")
         # The first rings are lost as well: what was rung for once is not taken for looked after.
         for _ in range(2):
             site.sweep()
             site.purge(RESUME)
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": 20}
     assert min(run.epoch for run in evidence.runs.values()) >= 2
@@ -162,11 +162,11 @@ def test_the_emulator_restarted_under_load_loses_nothing(site: Site) -> None:
         fleet.start(2)
         until(
             lambda: any(run.terminal for run in site.rows(ids).values()),
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
             what=lambda: "no run has ended",
         )
         assert not site.all(ids, lambda run: run.terminal), "the load was over before the restart"
         site.restart()
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": RUNS}

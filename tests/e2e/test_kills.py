@@ -22,11 +22,11 @@ from tests.support.evidence import Execution, gather
 from tests.support.load import (
     CHAIN,
     OTHER_CLASS,
-    PATIENCE_SECONDS,
     POISONS,
     QUICK,
     RUNS,
     SEED,
+    TIMEOUT_SECONDS,
     elsewhere,
     functions,
     judged,
@@ -72,8 +72,8 @@ def stands_at(moment: Moment, name: str, run: Run, executed: Collection[Executio
 
 def strike(site: Site, chains: Sequence[str], kill: Kill, moment: Moment, name: str) -> bool:
     """Kill the process that holds a chain at this moment. False when no chain will come there any more."""
-    patience_ends = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < patience_ends:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
         rows = site.rows(chains)
         executed = gather(rows, site.ledger).executed
         for run in rows.values():
@@ -134,7 +134,7 @@ def test_worker_processes_killed_at_every_step_boundary_and_at_random_lose_and_r
         ids = site.submit(mixed(RUNS, STEADY))
         fleet.start(3, ready=False)
         kill_at_every_boundary_and_at_random(site, ids, kill, dice)
-        site.ended(ids, seconds=PATIENCE_SECONDS)
+        site.ended(ids, seconds=TIMEOUT_SECONDS)
         evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": len(ids)}
     assert evidence.of(EventType.STEP_INTERRUPTED) > 0
@@ -155,7 +155,7 @@ def test_worker_functions_killed_at_every_step_boundary_and_at_random_lose_and_r
     ids = site.submit(mixed(RUNS, STEADY))
     functions(site)
     kill_at_every_boundary_and_at_random(site, ids, kill, dice)
-    site.ended(ids, seconds=PATIENCE_SECONDS)
+    site.ended(ids, seconds=TIMEOUT_SECONDS)
     evidence = judged(site, ids)
     assert evidence.statuses() == {"succeeded": len(ids)}
     assert evidence.of(EventType.STEP_INTERRUPTED) > 0
@@ -173,7 +173,7 @@ def test_poisonous_runs_among_innocent_ones_fail_alone(site: Site) -> None:
         def replace_the_dead() -> None:
             fleet.start(2 - len(fleet.living), ready=False)
 
-        site.ended([*for_functions, *for_processes], seconds=PATIENCE_SECONDS, meanwhile=replace_the_dead)
+        site.ended([*for_functions, *for_processes], seconds=TIMEOUT_SECONDS, meanwhile=replace_the_dead)
         for ids in (for_functions, for_processes):
             evidence = judged(site, ids)
             assert evidence.statuses() == {"succeeded": INNOCENT, "failed": len(POISONS)}

@@ -44,5 +44,5 @@ def own_emulator() -> None:
 @pytest.fixture
 def client(stack: LocalStack) -> Iterator[Client]:
     """A client of the stack's API, patient enough for first calls on a busy machine."""
-    with Client(stack.api_url, stack.token, patience_seconds=60) as client:
+    with Client(stack.api_url, stack.token, retry_for_seconds=60) as client:
         yield client

@@ -194,7 +194,7 @@ def test_a_ticket_alone_opens_the_stream_to_its_end(http: httpx.Client, stranger
 
 
 def test_an_answer_too_big_to_pass_is_in_the_bucket(flavour: LocalStack, http: httpx.Client) -> None:
-    with Client(flavour.api_url, flavour.token, patience_seconds=60) as client:
+    with Client(flavour.api_url, flavour.token, retry_for_seconds=60) as client:
         client.apply(BIG)
         run_id = client.wait(client.submit("big")["id"], timeout=60)["id"]
     answer = http.get(f"v1/runs/{run_id}?inline=true")

@@ -96,7 +96,7 @@ def test_a_token_uses_no_better_lane_than_it_may_and_an_unknown_one_is_named(sta
     made = fanfold(stack, "token", "create", "--tenant", "local", "--max-lane", "normal", "--json")
     token: dict[str, Any] = json.loads(made.stdout)
     assert token["max_lane"] == "normal"
-    with Client(stack.api_url, token["token"], patience_seconds=60) as bounded:
+    with Client(stack.api_url, token["token"], retry_for_seconds=60) as bounded:
         with pytest.raises(Unauthorized, match="may use the lanes normal, low"):
             bounded.submit("tiny", lane="high")
         with pytest.raises(Unauthorized, match="may use the lanes normal, low"):

@@ -102,7 +102,7 @@ class Running:
         return found
 
     def client(self) -> Client:
-        return Client(self.told["api_url"], self.told["token"], patience_seconds=30)
+        return Client(self.told["api_url"], self.told["token"], retry_for_seconds=30)
 
     def close(self) -> None:
         """Hear it out; it has ended."""

@@ -37,7 +37,7 @@ MACHINE = "fanfold-maps"
 
 ROLE = "arn:aws:iam::000000000000:role/maps"
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:batch:live"
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 """A batch that finds no room is asked for for up to 15 s."""
 
 BATCH = Batch(first=50, end=53)
@@ -88,7 +88,7 @@ class Deployed:
             input=execution_input(execution),
         )
         fan_out = StepFunctionsFanOut(self.aws, {"model": machine})
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             going = True
             while going:
                 await asyncio.sleep(0.2)
@@ -100,7 +100,7 @@ class Deployed:
 
     async def _rung(self, execution: Execution) -> Wake:
         queue = SqsQueue(self.aws, self.urls)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 for each in await queue.receive(next(iter(self.urls)), limit=10, wait_seconds=1, visibility_seconds=1):
                     if isinstance(each.message, Wake) and each.message.run_id == execution.run_id:

@@ -19,7 +19,7 @@ RUNS = int(os.environ.get("FAULTS_RUNS", "20"))
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 """Draws whom to kill at random; when, real processes decide."""
 
-PATIENCE_SECONDS = 300 + RUNS * 0.6
+TIMEOUT_SECONDS = 300 + RUNS * 0.6
 """How long runs may take on a machine that does other things too. A healthy machine needs a tenth of it."""
 
 OTHER_CLASS = "harness"
@@ -116,7 +116,7 @@ def judged(site: Site, ids: Sequence[str]) -> Evidence:
     assert [run for run in dead.values() if not run.workflow.startswith(POISONS)] == []
     until(
         lambda: (site.sweep_in_turn(), site.slots() == site.queued())[1],
-        seconds=PATIENCE_SECONDS,
+        seconds=TIMEOUT_SECONDS,
         what=lambda: f"{site.slots()} places are taken, and {site.queued()} runs are queued",
     )
     return evidence

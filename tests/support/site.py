@@ -49,7 +49,7 @@ class Site:
     def __init__(self, stack: LocalStack, session: boto3.Session, environ: Mapping[str, str]) -> None:
         self.stack = stack
         self.settings = Settings.from_env(stack.env)
-        self.client = Client(stack.api_url, stack.token, patience_seconds=120)
+        self.client = Client(stack.api_url, stack.token, retry_for_seconds=120)
         self._environ = environ
         self._swept_at = time.monotonic()
         # A function that is called for the first time takes seconds on a busy machine.
@@ -258,9 +258,9 @@ class Site:
 
 def until(true: Callable[[], bool], *, seconds: float, what: Callable[[], str]) -> None:
     """Look until it is true. Raises AssertionError with `what` when that takes longer."""
-    patience_ends = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < patience_ends, f"after {seconds:g} s: {what()}"
+        assert time.monotonic() < deadline, f"after {seconds:g} s: {what()}"
         time.sleep(LOOK_SECONDS)
 
 

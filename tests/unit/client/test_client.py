@@ -43,16 +43,16 @@ class Service:
             raise answer
         return answer
 
-    def client(self, *, patience_seconds: float = 30.0, token: str | None = "ff_token") -> Client:
+    def client(self, *, retry_for_seconds: float = 30.0, token: str | None = "ff_token") -> Client:
         transport = httpx.MockTransport(self)
-        return Client(URL, token, patience_seconds=patience_seconds, transport=transport, sleep=self.slept.append)
+        return Client(URL, token, retry_for_seconds=retry_for_seconds, transport=transport, sleep=self.slept.append)
 
-    def async_client(self, *, patience_seconds: float = 30.0) -> AsyncClient:
+    def async_client(self, *, retry_for_seconds: float = 30.0) -> AsyncClient:
         async def sleep(seconds: float) -> None:
             self.slept.append(seconds)
 
         transport = httpx.MockTransport(self)
-        return AsyncClient(URL, "ff_token", patience_seconds=patience_seconds, transport=transport, sleep=sleep)
+        return AsyncClient(URL, "ff_token", retry_for_seconds=retry_for_seconds, transport=transport, sleep=sleep)
 
 
 def ok(body: Any, status: int = 200) -> httpx.Response:
@@ -145,9 +145,9 @@ def test_a_batch_of_which_some_were_refused_for_load_is_repeated_as_it_was() -> 
     assert 3 <= service.slept[0] <= 3.1
 
 
-def test_a_batch_is_told_as_it_is_when_the_callers_patience_is_over() -> None:
+def test_a_batch_is_told_as_it_is_when_the_retry_time_is_over() -> None:
     service = Service(results(202, 429, 503, retry_after=60))
-    with service.client(patience_seconds=5) as client:
+    with service.client(retry_for_seconds=5) as client:
         assert statuses(client.submit_many(RUNS)) == [202, 429, 503]
     assert (len(service.requests), service.slept) == (1, [])
 
@@ -173,9 +173,9 @@ def test_a_refusal_is_repeated_after_the_time_the_service_names() -> None:
     assert 3 <= service.slept[0] <= 3.1
 
 
-def test_a_refusal_longer_than_the_callers_patience_is_raised_at_once() -> None:
+def test_a_refusal_longer_than_the_retry_time_is_raised_at_once() -> None:
     service = Service(problem(429, retry_after="60", title="Full", type="queue-full"))
-    with service.client(patience_seconds=5) as client, pytest.raises(Refused) as refused:
+    with service.client(retry_for_seconds=5) as client, pytest.raises(Refused) as refused:
         client.submit("tiny")
     assert repr(refused.value.retry_after_seconds) == "60"  # a whole number, as it was sent
     assert json.dumps(refused.value.content()["retry_after"]) == "60"
@@ -207,9 +207,9 @@ def test_a_500_that_the_service_states_is_raised_at_once() -> None:
     assert len(service.requests) == 1
 
 
-def test_a_gateway_that_goes_on_failing_is_told_when_the_callers_patience_is_over() -> None:
+def test_a_gateway_that_goes_on_failing_is_told_when_the_retry_time_is_over() -> None:
     service = Service(gateways_own)
-    with service.client(patience_seconds=0) as client, pytest.raises(ServiceFailure, match="Internal Server Error"):
+    with service.client(retry_for_seconds=0) as client, pytest.raises(ServiceFailure, match="Internal Server Error"):
         client.get("r1")
 
 
@@ -254,7 +254,7 @@ async def test_an_address_that_leads_round_in_a_circle_is_no_fanfolds() -> None:
 
 def test_no_answer_at_all_is_told_as_not_reachable() -> None:
     service = Service(httpx.ConnectError("refused"))
-    with service.client(patience_seconds=0) as client, pytest.raises(NotReachable, match=r"service\.test"):
+    with service.client(retry_for_seconds=0) as client, pytest.raises(NotReachable, match=r"service\.test"):
         client.get("r1")
 
 
@@ -319,7 +319,7 @@ def test_waiting_asks_again_until_the_run_has_ended() -> None:
     assert all(request.url.params["wait"] == "20" for request in service.requests)
 
 
-def test_waiting_ends_with_the_callers_patience() -> None:
+def test_waiting_ends_with_the_retry_time() -> None:
     service = Service(ok(a_run("running")))
     with service.client() as client, pytest.raises(TimeoutError, match="r1 is still running"):
         client.wait("r1", timeout=0)
@@ -369,7 +369,7 @@ def test_queues_are_a_list() -> None:
 def test_pauses_grow_stay_below_eight_seconds_and_are_never_negative(attempt: int) -> None:
     for chance in (0.0, 0.5, 0.999):
         pause = pause_before_repeat(
-            attempt, retry_after_seconds=None, spent_seconds=0, patience_seconds=60, chance=chance
+            attempt, retry_after_seconds=None, spent_seconds=0, retry_for_seconds=60, chance=chance
         )
         assert pause is not None
         assert 0 < pause < 8
@@ -398,7 +398,7 @@ async def test_the_asyncio_client_makes_the_same_promises() -> None:
 
 async def test_the_asyncio_client_gives_up_where_the_other_does() -> None:
     service = Service(httpx.ConnectError("refused"))
-    async with service.async_client(patience_seconds=0) as client:
+    async with service.async_client(retry_for_seconds=0) as client:
         with pytest.raises(NotReachable):
             await client.health()
         with pytest.raises(NotReachable):

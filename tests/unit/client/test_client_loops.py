@@ -42,7 +42,7 @@ def address() -> Iterator[str]:
 # Whoever leaves a loop without closing the client leaves its sockets to the garbage collector, which says so.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_client_answers_at_once_in_every_event_loop(address: str) -> None:
-    client = AsyncClient(address, patience_seconds=0)
+    client = AsyncClient(address, retry_for_seconds=0)
     for _ in range(3):
         assert asyncio.run(client.health())["status"] == "ok"
     asyncio.run(client.close())
@@ -52,7 +52,7 @@ def test_a_client_answers_at_once_in_every_event_loop(address: str) -> None:
 
 def test_a_closed_client_opens_new_connections(address: str) -> None:
     async def twice() -> None:
-        async with AsyncClient(address, patience_seconds=0) as client:
+        async with AsyncClient(address, retry_for_seconds=0) as client:
             await client.health()
             await client.close()
             assert (await client.health())["status"] == "ok"

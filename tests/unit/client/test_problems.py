@@ -49,5 +49,5 @@ def test_the_other_errors_are_the_same_after_pickling(error: Exception) -> None:
 
 @pytest.mark.parametrize("attempt", [1_024, 1_026, 10**9])
 def test_however_often_it_was_tried_the_pause_is_the_longest(attempt: int) -> None:
-    pause = pause_before_repeat(attempt, retry_after_seconds=None, spent_seconds=0, patience_seconds=1e9, chance=0.5)
+    pause = pause_before_repeat(attempt, retry_after_seconds=None, spent_seconds=0, retry_for_seconds=1e9, chance=0.5)
     assert pause == 5.0

@@ -159,7 +159,7 @@ def test_a_batch_tells_which_lines_were_refused_and_why(
     statuses: tuple[int, int],
     exit_status: int,
 ) -> None:
-    monkeypatch.setattr("fanfold.commands.output.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("fanfold.commands.output.RETRY_SECONDS", 0)
     (tmp_path / "runs.jsonl").write_text("{}\n" * 3)
     errors = [{"pointer": "/workflow", "detail": "Field required"}]
     bad = [refused(statuses[0]), refused(statuses[1], errors=errors)]
@@ -241,7 +241,7 @@ def test_an_unknown_run_exits_with_2(service: type[Service], capsys: Printed) ->
 
 def test_nobody_there_exits_with_4(monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
     monkeypatch.setenv("FANFOLD_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("fanfold.commands.output.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("fanfold.commands.output.RETRY_SECONDS", 0.1)
     assert main(["queues"]) == 4
     assert capsys.readouterr().err.startswith("Not reachable: ")
 
@@ -354,7 +354,7 @@ def test_a_local_stack_that_does_not_answer_is_told_with_what_to_do(
     local.write(tmp_path / ".fanfold", stack)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FANFOLD_URL", raising=False)
-    monkeypatch.setattr("fanfold.commands.output.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("fanfold.commands.output.RETRY_SECONDS", 0.1)
     assert main(["runs"]) == 4
     assert "`fanfold up`" in capsys.readouterr().err
 

@@ -176,7 +176,7 @@ def test_with_json_an_address_that_is_none_and_a_server_that_is_another_are_obje
     assert main(["runs", "--json"]) == 2
     assert json.loads(capsys.readouterr().err)["type"] == "usage"
     monkeypatch.setenv("FANFOLD_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("fanfold.commands.output.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("fanfold.commands.output.RETRY_SECONDS", 0)
     assert main(["runs", "--json"]) == 4
     assert json.loads(capsys.readouterr().err)["type"] == "not-reachable"
 

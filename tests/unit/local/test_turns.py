@@ -9,7 +9,7 @@ import pytest
 
 from fanfold.client.base_client import READ_TIMEOUT_SECONDS
 from fanfold.local.guard import Message, Receive, Scope, Send
-from fanfold.local.turns import HELD_PATIENCE_SECONDS, PATIENCE_SECONDS, taking_turns
+from fanfold.local.turns import HELD_TIMEOUT_SECONDS, TURN_TIMEOUT_SECONDS, taking_turns
 from fanfold.service.api.request_models import MAX_WAIT_SECONDS
 
 CALL = "/_aws/execute-api/abc/$default/v1/runs"
@@ -102,8 +102,8 @@ def test_calls_that_wait_leave_room_for_those_that_do_not() -> None:
 def test_a_call_whose_turn_does_not_come_is_answered_as_refused_and_the_next_has_its_turn(query: bytes) -> None:
     async def play() -> None:
         emulator = Emulator()
-        patience = {"held_patience_seconds" if query else "patience_seconds": 0.01}
-        app = taking_turns(emulator, at_once=1, held_at_once=1, **patience)
+        timeout = {"held_timeout_seconds" if query else "timeout_seconds": 0.01}
+        app = taking_turns(emulator, at_once=1, held_at_once=1, **timeout)
         first = asyncio.create_task(status(app, a_call(query=query)))
         await settled()
         assert await status(app, a_call(query=query)) == 429
@@ -115,8 +115,8 @@ def test_a_call_whose_turn_does_not_come_is_answered_as_refused_and_the_next_has
 
 
 def test_a_call_waits_for_its_turn_no_longer_than_its_client_waits_for_it() -> None:
-    assert PATIENCE_SECONDS < 30
-    assert HELD_PATIENCE_SECONDS + MAX_WAIT_SECONDS < READ_TIMEOUT_SECONDS
+    assert TURN_TIMEOUT_SECONDS < 30
+    assert HELD_TIMEOUT_SECONDS + MAX_WAIT_SECONDS < READ_TIMEOUT_SECONDS
 
 
 def test_a_call_that_fails_or_is_given_up_returns_its_turn() -> None:

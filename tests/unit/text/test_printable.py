@@ -168,7 +168,7 @@ def test_no_answer_of_the_service_does_anything_to_the_terminal(
 def test_a_problem_is_told_without_doing_anything(
     service: type[Service], capsys: Printed, monkeypatch: pytest.MonkeyPatch, status: int, errors: Any, json_: bool
 ) -> None:
-    monkeypatch.setattr(output, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(output, "RETRY_SECONDS", 0.01)
     problem = {"type": EVIL, "title": EVIL, "status": status, "detail": EVIL, "errors": errors, EVIL: EVIL}
     service.answers["GET /v1/runs/r1"] = (status, problem)
     assert main(["show", "r1", *(["--json"] if json_ else [])]) > 0

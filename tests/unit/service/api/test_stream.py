@@ -265,7 +265,7 @@ async def test_whoever_watches_sees_every_event_once_in_order_while_it_is_being_
         assert [event["seq"] for event in poll] == everything
 
 
-async def test_a_process_with_no_seat_left_answers_a_stream_at_once_and_asks_for_patience() -> None:
+async def test_a_process_with_no_seat_left_answers_a_stream_at_once_and_asks_to_come_back() -> None:
     watch = await a_watch(Settings(max_waiters=0), status=Status.RUNNING, journal=entries(1))
     source = EventSource()
     assert list(source.read((await watch.sse(last="1")).text)) == []
