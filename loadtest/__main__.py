@@ -134,7 +134,7 @@ def profile(
             calls = f"{row.calls:.3g}" if row.calls else ""
             table.add_row(escape(row.name), f"{row.microseconds:.1f}", f"{row.share:.1%}", calls)
         Console().print(table)
-    print(f"{found.microseconds:.0f} µs a run under the profiler, {found.waiting:.0f} µs of waiting aside; {raw}")
+    print(f"{found.microseconds:.0f} µs a run of the processor under the profiler; {raw}")
 
 
 def _without_result(error: OSError) -> str:

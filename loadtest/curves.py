@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.scale.drawing import scale
 from loadtest import drawings
-from loadtest.drawings import Draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from loadtest.drawings import Draw, plotted
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -31,14 +28,14 @@ def curves(scenario: str, figures: Mapping[str, Any], rows: Rows) -> list[Draw]:
         found += OWN[scenario](figures)
     requests = _grouped(rows, _request, _request_seconds)
     if requests:
-        found.append(lambda axes: _shares(axes, requests, "seconds until the answer"))
+        found.append(_shares(requests, "seconds until the answer"))
     runs = _grouped(rows, _phase, _run_seconds)
     if runs:
-        found.append(lambda axes: _shares(axes, runs, "seconds from the acceptance to the last commit"))
+        found.append(_shares(runs, "seconds from the acceptance to the last commit"))
     memory = _samples(rows, "resident_mb")
     if memory:
-        found.append(lambda axes: _over_time(axes, memory, "MiB resident"))
-        found.append(lambda axes: _over_time(axes, _samples(rows, "descriptors"), "descriptors"))
+        found.append(plotted("seconds", "MiB resident", memory, styles="-", bottom=0))
+        found.append(plotted("seconds", "descriptors", _samples(rows, "descriptors"), styles="-", bottom=0))
     return found
 
 
@@ -95,29 +92,15 @@ def _samples(rows: Rows, what: str) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def _shares(axes: Axes, groups: Mapping[str, list[float]], label: str) -> None:
+def _shares(groups: Mapping[str, list[float]], across: str) -> Draw:
     """For each group, which share took at most so long."""
-    for name, values in groups.items():
-        ordered = sorted(values)
-        shares = [(number + 1) / len(ordered) for number in range(len(ordered))]
-        axes.step(ordered, shares, where="post", label=f"{name} (n = {len(ordered)})", linewidth=1)
+    lines = {
+        f"{name} (n = {len(values)})": [(v, (n + 1) / len(values)) for n, v in enumerate(sorted(values))]
+        for name, values in groups.items()
+    }
     low = min(min(values) for values in groups.values())
-    if low > 0 and max(max(values) for values in groups.values()) > 20 * low:
-        axes.set_xscale("log")
-    axes.set_xlabel(label)
-    axes.set_ylabel("share")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=6)
-
-
-def _over_time(axes: Axes, groups: Mapping[str, list[tuple[float, float]]], label: str) -> None:
-    for name, points in groups.items():
-        axes.plot(*zip(*points, strict=True), label=name, linewidth=1)
-    axes.set_ylim(0, 1.2 * max(value for points in groups.values() for _, value in points))
-    axes.set_xlabel("seconds")
-    axes.set_ylabel(label)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=6)
+    wide = low > 0 and max(max(values) for values in groups.values()) > 20 * low
+    return plotted(across, "share", lines, styles="-", log="x" if wide else "")
 
 
 OWN: Mapping[str, Callable[[Mapping[str, Any]], list[Draw]]] = {

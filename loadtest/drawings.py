@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,20 +10,51 @@ if TYPE_CHECKING:
 
 Draw = Callable[["Axes"], None]
 Figures = Mapping[str, Any]
+Points = Iterable[tuple[float, float]]
+
+
+def plotted(
+    across: str,
+    up: str,
+    lines: Mapping[str, Points],
+    *,
+    styles: Mapping[str, str] | str = "o-",
+    log: str = "",
+    bottom: float | None = None,
+    base: float = 10,
+) -> Draw:
+    """Lines by their labels, over axes with names; `log` names those that are logarithmic (`x`, `y`, `xy`).
+
+    `styles` are Matplotlib's, one for all or by label.
+    """
+
+    def draw(axes: Axes) -> None:
+        for label, points in lines.items():
+            style = styles if isinstance(styles, str) else styles.get(label, "o-")
+            axes.plot(*zip(*sorted(points), strict=True), style, label=label, linewidth=1, markersize=3)
+        if "x" in log:
+            axes.set_xscale("log", base=base)
+        if "y" in log:
+            axes.set_yscale("log")
+        if bottom is not None:
+            axes.set_ylim(bottom=bottom)
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=6)
+
+    return draw
 
 
 def workers(figures: Figures) -> list[Draw]:
     """Runs per second over workers, beside the ideal."""
     levels = {int(name.split()[0]): of for name, of in figures.items() if "ideal" in of}
-
-    def draw(axes: Axes) -> None:
-        counts = sorted(levels)
-        for way in ("ideal", "end_to_end", "drain"):
-            style = "--" if way == "ideal" else "o-"
-            axes.plot(counts, [levels[count][way] for count in counts], style, label=way.replace("_", " "), linewidth=1)
-        _labelled(axes, "workers of one run each", "runs per second")
-
-    return [draw] if levels else []
+    lines = {
+        way.replace("_", " "): [(count, of[way]) for count, of in levels.items()]
+        for way in ("ideal", "end_to_end", "drain")
+    }
+    styles = {"ideal": "--"}
+    return [plotted("workers of one run each", "runs per second", lines, styles=styles)] if levels else []
 
 
 def cost(figures: Figures) -> list[Draw]:
@@ -31,15 +62,13 @@ def cost(figures: Figures) -> list[Draw]:
     cases = {name: figures["cases"][name] for name in ("diamond, idle", "diamond, busy") if name in figures["cases"]}
 
     def parts(axes: Axes) -> None:
-        lefts = dict.fromkeys(cases, 0.0)
-        every = list(dict.fromkeys(part for case in cases.values() for part in case["dollars_per_million"]))
-        for number, part in enumerate(every):
+        lefts = [0.0] * len(cases)
+        for part in dict.fromkeys(part for case in cases.values() for part in case["dollars_per_million"]):
             widths = [case["dollars_per_million"].get(part, 0.0) for case in cases.values()]
-            axes.barh(list(cases), widths, left=list(lefts.values()), label=part, color=f"C{number}", height=0.5)
-            lefts = {name: left + width for (name, left), width in zip(lefts.items(), widths, strict=True)}
-        for number, left in enumerate(lefts.values()):
-            axes.text(left, number, f" {left:.2f}", va="center", fontsize=8)
-        axes.set_xlim(right=1.12 * max(lefts.values()))
+            bars = axes.barh(list(cases), widths, left=lefts, label=part, height=0.5)
+            lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+        axes.bar_label(bars, labels=[f" {left:.2f}" for left in lefts], fontsize=8)
+        axes.margins(x=0.12)
         axes.set_xlabel("USD per million diamonds")
         axes.legend(fontsize=6, ncols=4, loc="upper center", bbox_to_anchor=(0.45, 1.35), frameon=False)
 
@@ -47,9 +76,8 @@ def cost(figures: Figures) -> list[Draw]:
         others = next(iter(cases.values()))["others"]
         totals = {name: case["total"] for name, case in cases.items()}
         totals |= {name: dollars for name, dollars in others.items() if dollars is not None}
-        bars = axes.barh(list(totals), list(totals.values()), color=["C0"] * len(cases) + ["0.6"] * len(others))
-        axes.bar_label(bars, fmt=" %.2f", fontsize=8)
-        axes.set_xlim(right=1.1 * max(totals.values()))
+        axes.bar_label(axes.barh(list(totals), list(totals.values())), fmt=" %.2f", fontsize=8)
+        axes.margins(x=0.12)
         axes.set_xlabel("USD per million diamonds")
 
     return [parts, beside] if cases else []
@@ -57,66 +85,35 @@ def cost(figures: Figures) -> list[Draw]:
 
 def history(figures: Figures) -> list[Draw]:
     """The median time of each page and read, at each length of the past."""
-    medians = {question: {int(n): q["p50"] for n, q in of["seconds"].items()} for question, of in figures.items()}
-
-    def draw(axes: Axes) -> None:
-        for question, of in medians.items():
-            axes.plot(sorted(of), [1_000 * of[old] for old in sorted(of)], "o-", label=question, linewidth=1)
-        axes.set_xscale("log")
-        axes.set_ylim(bottom=0)
-        _labelled(axes, "old runs", "median in ms")
-
-    return [draw]
+    lines = {
+        question: [(int(old), 1_000 * found["p50"]) for old, found in of["seconds"].items()]
+        for question, of in figures.items()
+    }
+    return [plotted("old runs", "median in ms", lines, log="x", bottom=0)]
 
 
 def ramp(figures: Figures) -> list[Draw]:
     """Runs per second over users."""
-    levels = {int(users): of for users, of in figures["levels"].items()}
-
-    def draw(axes: Axes) -> None:
-        users = sorted(levels)
-        axes.plot(users, [levels[count]["runs_per_second"] for count in users], "o-", linewidth=1)
-        axes.set_ylim(bottom=0)
-        _labelled(axes, "users, each with one run at a time", "runs per second", legend=False)
-
-    return [draw]
+    lines = {"one run each at a time": [(int(users), of["runs_per_second"]) for users, of in figures["levels"].items()]}
+    return [plotted("users", "runs per second", lines, bottom=0)]
 
 
 def open_loop(figures: Figures) -> list[Draw]:
     """How long a diamond takes over the rate at which they are sent."""
     rates = {float(name.removesuffix("/s")): of for name, of in figures.items() if name.endswith("/s")}
-
-    def draw(axes: Axes) -> None:
-        for share in ("p50", "p95", "p99"):
-            points = [rates[rate]["run_seconds"][share] for rate in sorted(rates)]
-            axes.plot(sorted(rates), points, "o-", label=share, linewidth=1)
-        axes.set_ylim(bottom=0)
-        _labelled(axes, "submits per second", "seconds from the acceptance\nto the last commit")
-
-    return [draw] if rates else []
+    lines = {share: [(rate, of["run_seconds"][share]) for rate, of in rates.items()] for share in ("p50", "p95", "p99")}
+    up = "seconds from the acceptance\nto the last commit"
+    return [plotted("submits per second", up, lines, bottom=0)] if rates else []
 
 
 def beside_swarmkit(figures: Figures) -> list[Draw]:
     """Runs per second of both, round by round, over users and over workers."""
-
-    def draw(what: str) -> Draw:
-        levels: dict[int, Mapping[str, Sequence[float]]] = {int(n): of for n, of in figures[what].items()}
-
-        def of_both(axes: Axes) -> None:
-            for who, style in (("ours", "o"), ("theirs", "x")):
-                points = [(level, rate) for level in sorted(levels) for rate in levels[level][who]]
-                axes.plot(*zip(*points, strict=True), style, label=who, markersize=5)
-            axes.set_ylim(bottom=0)
-            _labelled(axes, what, "runs per second")
-
-        return of_both
-
-    return [draw(what) for what in ("users", "workers") if figures.get(what)]
-
-
-def _labelled(axes: Axes, across: str, up: str, *, legend: bool = True) -> None:
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.grid(alpha=0.3)
-    if legend:
-        axes.legend(fontsize=7)
+    found = []
+    for what in ("users", "workers"):
+        if levels := figures.get(what):
+            lines = {
+                who: [(int(level), rate) for level, of in levels.items() for rate in of[who]]
+                for who in ("ours", "theirs")
+            }
+            found.append(plotted(what, "runs per second", lines, styles={"ours": "o", "theirs": "x"}, bottom=0))
+    return found

@@ -1,7 +1,7 @@
 """Where the processor's time goes: the engine, the worker function or the API under cProfile, per run.
 
-Waiting is no part of it but is in the profile: what a socket or the loop's selector waits for is told apart. The
-profiler itself makes calls of Python functions dearer than they are: shares are hints, ratios are measured without it.
+The profiler counts by the processor's clock: waiting is no part of it. It makes calls of Python functions dearer than
+they are: shares are hints, ratios are measured without it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import cProfile
 import pstats
-import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
@@ -32,11 +32,9 @@ from loadtest.workflows import DIAMOND
 AT_ONCE = 10
 """Runs that share an invocation of the worker, as the mappings give them."""
 WARM_UP = 20
-_WAITING = frozenset({"recv_into", "sendall", "poll", "select", "connect"})
-"""Methods that wait for others: who sends on this machine gives the processor to whom it wakes."""
 
-_METHOD = re.compile(r"<method '(\w+)' of .*")
 _Place = tuple[str, int, str]
+"""A function: its file, line and name."""
 
 
 class What(StrEnum):
@@ -49,7 +47,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Microseconds and calls of a run in a function or a part of the code; `share` of all that was no waiting."""
+    """Microseconds and calls of a run in a function or a part of the code."""
 
     name: str
     microseconds: float
@@ -63,7 +61,6 @@ class Profile:
 
     runs: int
     microseconds: float
-    waiting: float
     parts: tuple[Row, ...]
     functions: tuple[Row, ...]
 
@@ -79,7 +76,7 @@ class _OneThread(Aws):
 
 def profiled(what: What, runs: int, folder: Path) -> cProfile.Profile:
     """So many diamonds under the profiler. All but the engine alone needs the emulator, whose state `folder` takes."""
-    profiler = cProfile.Profile()
+    profiler = cProfile.Profile(time.process_time)
     if what is What.ENGINE:
         worked(DIAMOND, WARM_UP)
         with _on(profiler):
@@ -123,34 +120,25 @@ def _on(profiler: cProfile.Profile) -> Iterator[None]:
 
 def told(statistics: pstats.Stats, runs: int, *, functions: int = 30) -> Profile:
     """The profile of so many runs; the `functions` that took most."""
-    parts: Counter[str] = Counter()
-    own: Counter[_Place] = Counter()
-    calls: Counter[_Place] = Counter()
-    waiting = 0.0
     found: Mapping[_Place, Any] = statistics.stats  # type: ignore[attr-defined]  # not in its types
-    for place, (_, count, seconds, _, callers) in found.items():
-        if place[0] == "~" and _METHOD.sub(r"\1", place[2]) in _WAITING:
-            waiting += seconds
-            continue
-        own[place] += seconds
-        calls[place] += count
-        if place[0] != "~":
+    total = sum(seconds for _, _, seconds, _, _ in found.values())
+    parts: Counter[str] = Counter()
+    for place, (_, _, seconds, _, callers) in found.items():
+        if place[0] == "~":
+            for caller, (_, _, within, _) in callers.items():
+                parts[_part(caller[0])] += within
+        else:
             parts[_part(place[0])] += seconds
-            continue
-        for caller, (_, _, within, _) in callers.items():
-            parts[_part(caller[0])] += within
-    total = own.total()
-    scale = 1e6 / runs
 
     def row(name: str, seconds: float, count: float = 0) -> Row:
-        return Row(name=name, microseconds=seconds * scale, calls=count / runs, share=seconds / total)
+        return Row(name=name, microseconds=1e6 * seconds / runs, calls=count / runs, share=seconds / total)
 
+    most = sorted(found.items(), key=lambda it: -it[1][2])[:functions]
     return Profile(
         runs=runs,
-        microseconds=total * scale,
-        waiting=waiting * scale,
+        microseconds=1e6 * total / runs,
         parts=tuple(row(name, seconds) for name, seconds in parts.most_common()),
-        functions=tuple(row(_named(at), seconds, calls[at]) for at, seconds in own.most_common(functions)),
+        functions=tuple(row(_named(place), seconds, count) for place, (_, count, seconds, _, _) in most),
     )
 
 

@@ -1,88 +1,63 @@
-"""The curves of a result of `scale`, from its figures: over workers, over bursts, over settings.
-
-Matplotlib is loaded by whoever calls these.
-"""
+"""The curves of a result of `scale`, from its figures: over workers, over bursts, over settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loadtest.drawings import Draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from loadtest.drawings import Draw, plotted
 
 
 def scale(figures: Mapping[str, Any]) -> list[Draw]:
     """Rate, efficiency and waits over workers; what is left of the largest bursts over time; rates over settings."""
+    model = {f"model, {name}": levels for name, levels in figures["model"].items()}
+    both = {**model, "the real code": figures["real"]}
+    styles = {**dict.fromkeys(model, "-"), "the real code": "k."}
+    workers = "workers of one run, 500 ms a call"
+    waits = {
+        f"{share}, {name}": _over_workers(levels, f"loaded_wait_{share}")
+        for name, levels in figures["model"].items()
+        for share in ("p50", "p99")
+    }
+    bursts = {name: list(drains.values()) for name, drains in figures["bursts"].items()}
+    largest = {name: max(drains, key=lambda drain: int(drain["runs"])) for name, drains in bursts.items()}
+
+    def over_workers(value: str) -> dict[str, list[tuple[float, float]]]:
+        return {name: _over_workers(levels, value) for name, levels in both.items()}
+
+    def over_settings(value: str) -> dict[str, list[tuple[float, float]]]:
+        shipped = figures["shipped"]
+        return {
+            setting: [(point["value"] / shipped[setting], point[value]) for point in points]
+            for setting, points in figures["sweeps"].items()
+        }
+
     return [
-        lambda axes: _levels(axes, figures, "rate", "runs per second", logarithmic=True),
-        lambda axes: _levels(axes, figures, "efficiency", "efficiency", logarithmic=False),
-        lambda axes: _waits(axes, figures),
-        lambda axes: _drains(axes, figures),
-        lambda axes: _bursts(axes, figures),
-        lambda axes: _sweeps(axes, figures, "rate", "runs/s, the others as shipped"),
-        lambda axes: _sweeps(axes, figures, "alone", "runs/s, the others out of the way"),
+        plotted(workers, "runs per second", over_workers("rate"), styles=styles, log="xy"),
+        plotted(workers, "efficiency", over_workers("efficiency"), styles=styles, log="x", bottom=0),
+        plotted("workers, runs arriving at 80 % of what they could do", "seconds until the claim", waits, log="xy"),
+        plotted(
+            "seconds",
+            "runs that have not ended",
+            {f"{drain['runs']:,} runs, {name}": drain["left"] for name, drain in largest.items()},
+            styles="-",
+            bottom=0,
+        ),
+        plotted(
+            "runs of a burst",
+            "seconds until the last has ended",
+            {name: [(drain["runs"], drain["drain_seconds"]) for drain in drains] for name, drains in bursts.items()},
+            log="xy",
+        ),
+        *(
+            plotted("times the shipped value", label, over_settings(value), log="xy", base=2)
+            for value, label in (
+                ("rate", "runs/s, the others as shipped"),
+                ("alone", "runs/s, the others out of the way"),
+            )
+        ),
     ]
 
 
-def _levels(axes: Axes, figures: Mapping[str, Any], value: str, label: str, *, logarithmic: bool) -> None:
-    for name, levels in figures["model"].items():
-        axes.plot(*_line(levels, value), "-", label=f"model, {name}", linewidth=1)
-    axes.plot(*_line(figures["real"], value), "k.", label="the real code", markersize=5)
-    axes.set_xscale("log")
-    if logarithmic:
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(0, 1.1)
-    _finish(axes, "workers of one run, 500 ms a call", label)
-
-
-def _waits(axes: Axes, figures: Mapping[str, Any]) -> None:
-    for name, levels in figures["model"].items():
-        line = axes.plot(*_line(levels, "loaded_wait_p50"), "-", label=f"p50, {name}", linewidth=1)
-        axes.plot(*_line(levels, "loaded_wait_p99"), "--", color=line[0].get_color(), linewidth=1)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    _finish(axes, "workers, runs arriving at 80 % of what they could do", "seconds until the claim (dashed: p99)")
-
-
-def _drains(axes: Axes, figures: Mapping[str, Any]) -> None:
-    for name, drains in figures["bursts"].items():
-        last = max(drains.values(), key=lambda drain: int(drain["runs"]))
-        axes.plot(*zip(*last["left"], strict=True), label=f"{last['runs']:,} runs, {name}", linewidth=1)
-    axes.set_ylim(bottom=0)
-    _finish(axes, "seconds", "runs that have not ended")
-
-
-def _bursts(axes: Axes, figures: Mapping[str, Any]) -> None:
-    for name, drains in figures["bursts"].items():
-        points = sorted((float(drain["runs"]), float(drain["drain_seconds"])) for drain in drains.values())
-        axes.plot(*zip(*points, strict=True), "o-", label=name, linewidth=1, markersize=3)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    _finish(axes, "runs of a burst", "seconds until the last has ended")
-
-
-def _sweeps(axes: Axes, figures: Mapping[str, Any], value: str, label: str) -> None:
-    for setting, points in figures["sweeps"].items():
-        shipped = figures["shipped"][setting]
-        line = [(point["value"] / shipped, point[value]) for point in points]
-        axes.plot(*zip(*line, strict=True), "o-", label=setting, linewidth=1, markersize=3)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    _finish(axes, "times the shipped value", label)
-
-
-def _line(levels: Mapping[str, Any], value: str) -> tuple[list[float], list[float]]:
-    """Workers, and a value over them."""
-    found = sorted((float(level["workers"]), float(level[value])) for level in levels.values())
-    return [workers for workers, _ in found], [each for _, each in found]
-
-
-def _finish(axes: Axes, across: str, up: str) -> None:
-    axes.set_xlabel(across)
-    axes.set_ylabel(up)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=6)
+def _over_workers(levels: Mapping[str, Any], value: str) -> list[tuple[float, float]]:
+    return [(level["workers"], level[value]) for level in levels.values()]
