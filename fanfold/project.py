@@ -34,10 +34,12 @@ class ProjectError(ValueError):
 class Project:
     """What a project consists of; without a table it has the shape that `fanfold init` writes.
 
+    `name` is that of its Python project, or its folder's; stacks are named after it.
     `settings` and `classes` are as they stand in the file: whoever uses them checks their values.
     """
 
     folder: Path
+    name: str = "fanfold"
     tasks: tuple[str, ...] = TASKS
     workflows: tuple[str, ...] = ("workflows/*.yaml", "workflows/*.yml", "workflows/*.json")
     lock: str = "requirements.lock"
@@ -91,8 +93,12 @@ def is_project(folder: Path) -> bool:
 
 
 def _table(file: Path) -> Any:
+    return _document(file).get("tool", {}).get("fanfold")
+
+
+def _document(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("fanfold")
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProjectError(f"{file}: {error}") from error
 
@@ -113,9 +119,10 @@ def _project(folder: Path, table: Any) -> Project:
             raise ProjectError(f"{file}: [tool.fanfold] {key} must be a table")
     if not isinstance(table.get("lock", ""), str):
         raise ProjectError(f"{file}: [tool.fanfold] lock must be the name of a file")
+    name = str(_document(file).get("project", {}).get("name", folder.name))
     given: dict[str, Any] = {key: tuple(table[key]) for key in ("tasks", "workflows") if key in table}
     given |= {key: table[key] for key in ("lock", "settings", "classes") if key in table}
-    return Project(folder=folder, **given)
+    return Project(folder=folder, name=name, **given)
 
 
 def _check_texts(file: Path, key: str, given: Any) -> None:

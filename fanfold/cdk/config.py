@@ -164,6 +164,7 @@ class Config:
         Without a project there is one class, `model`. Raises ValueError naming the key that is wrong.
         """
         stage = str(get("stage") or "dev")
+        name = "fanfold" if project is None else project.name
         local = _flag(get, "local", False)
         told = {} if project is None else project.settings
         overrides = {**(_LOCAL_SETTINGS if local else {}), **told, **_object(get, "settings")}
@@ -184,7 +185,7 @@ class Config:
             given = _object(get, "classes")
         config = cls(
             stage=stage,
-            stack_name=str(get("stack") or f"fanfold-{stage}"),
+            stack_name=str(get("stack") or f"{name}-{stage}"),
             local=local,
             layer=_flag(get, "layer", not local),
             mappings=_flag(get, "mappings", True),

@@ -14,6 +14,7 @@ from fanfold.cdk.alarms import Alarms
 from fanfold.cdk.api import Api
 from fanfold.cdk.bedrock import ASK, arn_of
 from fanfold.cdk.bundling import dependency_layer, function_code
+from fanfold.cdk.class_workers import ClassWorkers
 from fanfold.cdk.config import Config
 from fanfold.cdk.dashboard.page import Dashboard
 from fanfold.cdk.deadletter import TIMEOUT as DEAD_LETTER_TIMEOUT
@@ -60,6 +61,7 @@ class Fanfold(Construct):
         check_environment(config, prefix="" if name == "Default" else name)
         self.config = config
         self.project = project
+        self._class_workers: dict[str, ClassWorkers] = {}
         self._mark()
         self.key = Key(self, "Key", given=config.kms, disposable=config.disposable) if config.kms else None
         key = self.key.key if self.key else None
@@ -165,6 +167,25 @@ class Fanfold(Construct):
             self, "Dashboard", functions=self.functions, queues=self.queues, door=self.api.door, config=config
         )
         self._outputs()
+
+    def worker(self, class_name: str) -> ClassWorkers:
+        """The workers of a class, to grant rights to and to tell of secrets. Raises ValueError for an unknown class."""
+        if class_name not in self.config.classes:
+            known = ", ".join(self.config.classes)
+            raise ValueError(f"there is no class {class_name!r}; there are: {known}")
+        if class_name not in self._class_workers:
+            functions = [self.fan_outs[class_name].function]
+            if class_name in self.workers:
+                functions.append(self.workers[class_name].function)
+            pools = [self.pools[class_name]] if class_name in self.pools else []
+            self._class_workers[class_name] = ClassWorkers(
+                self,
+                f"{class_name.capitalize()}Tasks",
+                roles=[*(each.role for each in functions), *(pool.role for pool in pools)],
+                functions=[each.function for each in functions],
+                containers=[pool.container for pool in pools],
+            )
+        return self._class_workers[class_name]
 
     def _addresses(self, fan_outs: Mapping[str, FanOut]) -> Addresses:
         """The names of the queues, and of the state machines of these."""

@@ -100,7 +100,7 @@ class FargateService(Construct):
                 cpu_architecture=processor, operating_system_family=ecs.OperatingSystemFamily.LINUX
             ),
         )
-        self.task.add_container(
+        self.container = self.task.add_container(
             "Worker",
             image=self._image(fargate.image, platform, package.folder),
             # The image's entry point is `fanfold worker`.

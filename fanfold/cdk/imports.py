@@ -77,7 +77,9 @@ def check_imports(project: Project) -> None:
     The packages are those that its lock pins, by the names they have on this machine, where they must be installed.
     Each state of a project is looked at once in a process.
     """
-    text = project.lock_file.read_text(encoding="utf-8") if project.lock_file.is_file() else ""
+    if not project.lock_file.is_file():
+        raise NotImportable(f"Not deployed, for {project.folder} has no {project.lock}: `fanfold lock` makes it.")
+    text = project.lock_file.read_text(encoding="utf-8")
     _check(project.folder, project.lock, text, project.packages, project.tasks)
 
 
@@ -90,8 +92,8 @@ def _check(root: Path, lock: str, text: str, packages: tuple[str, ...], tasks: t
         told = "".join(f"\n  {module}: {why}" for module, why in sorted(found.items()))
         raise NotImportable(
             f"Not deployed, for these modules could not be imported with the packages of {lock}:{told}\n"
-            f"  A package more goes where {lock} is made from, then into the lock. What is optional stands in a `try`"
-            " that expects ImportError."
+            "  A package more goes into the project's dependencies, then into the lock (`fanfold lock`). What is"
+            " optional stands in a `try` that expects ImportError."
         )
 
 

@@ -23,7 +23,7 @@ from fanfold.text.printable import shown
 _STATUSES = "Exit statuses: 0 done, 1 the run failed, 2 usage or a wrong request, 3 refused for load, 4 not reachable."
 
 _PANELS: Mapping[str, Mapping[str, str]] = {
-    "A project": {"dev": "serve", "serve": "serve"},
+    "A project": {"init": "project", "dev": "project", "lock": "project", "serve": "project"},
     "A local stack": {"up": "stack", "down": "stack", "demo": "stack"},
     "Workflows and runs": {
         "apply": "runs",

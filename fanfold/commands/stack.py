@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from fanfold import project
 from fanfold.commands import output, run_tree
 from fanfold.commands.demo import demonstrate
 from fanfold.commands.output import JsonFlag
@@ -56,6 +57,7 @@ def up(
         endpoint = os.environ.get("AWS_ENDPOINT_URL") or None
     _end_in_order()
     options = Options(
+        project=_project(),
         port=port,
         endpoint=endpoint,
         api=api,
@@ -71,7 +73,7 @@ def up(
     output.tell(f"Its documentation  {stack.api_url}/docs")
     output.tell(f"All about it is in {output.state() / 'local.json'}")
     first = ("worker",) if workers == "none" else ()
-    next_commands(*first, "submit diamond --wait", "runs", "down")
+    next_commands(*first, f"submit {_example(options.project)} --wait", "runs", "down")
 
 
 def down(json_: JsonFlag = False) -> None:
@@ -104,7 +106,9 @@ def demo(
     _end_in_order()
     stack = deploy.running(output.state()) or deploy.elsewhere(output.state())
     if stack is None:
-        stack = deploy.up(Options(port=port), state=output.state(), environ=os.environ, report=output.say)
+        stack = deploy.up(
+            Options(project=_project(), port=port), state=output.state(), environ=os.environ, report=output.say
+        )
     outcome = demonstrate(stack, report=output.say if json_ else output.tell)
     run = outcome.run
     if json_:
@@ -115,6 +119,21 @@ def demo(
     output.tell(f"\nProcess {outcome.killed_pid} was killed; {outcome.seconds_from_kill} s later the run had ended.")
     output.tell(f"epoch: {run['epoch']} (claimed twice); executions of each step by the ledger: {counts}")
     next_commands(f"events {run['id']}", "submit diamond --wait", "down")
+
+
+def _project() -> Path:
+    """The project around the current folder, or else the checkout that this library lies in."""
+    try:
+        found = project.find(Path.cwd())
+    except project.ProjectError as error:
+        raise LocalError(f"{error}.", status=2) from error
+    return local_stack.CHECKOUT if found is None else found.folder
+
+
+def _example(folder: Path) -> str:
+    """The name of a workflow there is to submit, by its file."""
+    names = [path.stem for path in project.at(folder).workflow_files()]
+    return next((name for name in ("diamond", *names) if name in names), "WORKFLOW")
 
 
 def next_commands(*commands: str) -> None:

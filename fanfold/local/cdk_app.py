@@ -30,8 +30,12 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `fanfold up` was asked for; None leaves it to the default, or to what is up already."""
+    """What `fanfold up` was asked for; None leaves it to the default, or to what is up already.
 
+    `project` is the folder of the CDK app.
+    """
+
+    project: Path = local_stack.CHECKOUT
     port: int | None = None
     endpoint: str | None = None
     api: str = "http"
@@ -59,7 +63,7 @@ def deployed(options: Options, *, endpoint: str, state: Path, environ: Mapping[s
     outputs.unlink(missing_ok=True)
     log = state / "deploy.log"
     env = cdk_environment(environ, endpoint)
-    bare = [str(toolchain.cdk_path()), "--no-notices"]
+    bare = [str(toolchain.cdk_path(options.project)), "--no-notices"]
     with timed(report, "cdk bootstrap"):
         toolchain.run(
             [*bare, "bootstrap", f"aws://{ACCOUNT}/{local_stack.REGION}"],
@@ -77,6 +81,7 @@ def deployed(options: Options, *, endpoint: str, state: Path, environ: Mapping[s
             log=log,
             seconds=toolchain.CDK_SECONDS,
             failure="`cdk deploy` failed",
+            folder=options.project,
         )
         said(f"stack {STACK}")
     facts = json.loads(outputs.read_text(encoding="utf-8"))[STACK]

@@ -10,11 +10,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fanfold import project
 from fanfold.client.errors import ApiError
 from fanfold.client.sync_client import Client
 from fanfold.local import emf_forwarder, emulator, local_stack, tokens, toolchain
 from fanfold.local.cdk_app import Options, Report, deployed, timed
-from fanfold.local.local_stack import CHECKOUT, LocalError, LocalStack
+from fanfold.local.local_stack import LocalError, LocalStack
 
 DEFAULT_PORT = 4566
 """The port that LocalStack and everything that speaks its protocol share."""
@@ -41,7 +42,8 @@ def _up(options: Options, *, state: Path, environ: Mapping[str, str], report: Re
     if known and known.endpoint != endpoint:
         raise LocalError(f"A local stack is up at {known.endpoint} already: `fanfold down` stops it.", status=2)
     own = options.endpoint is None or known is not None
-    toolchain.check_node(environ)
+    toolchain.check_node(environ, options.project)
+    _check_lock(options.project)
     if not own and not emulator.answers(endpoint):
         raise LocalError(f"No AWS emulator answers at {endpoint}.")
     if own and known is None:
@@ -53,7 +55,7 @@ def _up(options: Options, *, state: Path, environ: Mapping[str, str], report: Re
     log = state / "deploy.log"
     log.write_bytes(b"")
     with timed(report, "CDK command line") as said:
-        said("installed" if toolchain.install_cdk(environ, log) else "there already")
+        said("installed" if toolchain.install_cdk(environ, log, options.project) else "there already")
     started: int | None = None
     deployed_to: str | None = None
     try:
@@ -66,9 +68,9 @@ def _up(options: Options, *, state: Path, environ: Mapping[str, str], report: Re
         deployed_to = endpoint
         stack = replace(stack, port=port if own else None, pid=pid)
         _complete(stack)
-        with timed(report, "token and examples") as said:
+        with timed(report, "token and workflows") as said:
             stack = _with_token(stack, previous)
-            said(", ".join(_apply_examples(stack)) or "no examples here")
+            said(", ".join(_apply(stack, options.project)) or "no workflows here")
         return _with_bridge(stack, previous, state=state, environ=environ)
     except BaseException as error:
         if started is not None:
@@ -173,17 +175,30 @@ def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
     return replace(stack, token=made)
 
 
-def _apply_examples(stack: LocalStack) -> list[str]:
-    """Register every document of `examples/`; gives their names. Raises `LocalError` naming a bad one."""
+def _apply(stack: LocalStack, folder: Path) -> list[str]:
+    """Register every workflow of the project; gives their names. Raises `LocalError` naming a bad one."""
     names = []
     # The first call of a fresh function takes seconds on an emulator.
     with Client(stack.api_url, stack.token, retry_for_seconds=60) as client:
-        for path in sorted((CHECKOUT / "examples").glob("*.yaml")):
+        for path in _project(folder).workflow_files():
             try:
                 names.append(client.apply(path.read_bytes())["name"])
             except (ApiError, ValueError) as error:
                 raise LocalError(f"{path.name} could not be applied: {error}") from error
     return names
+
+
+def _check_lock(folder: Path) -> None:
+    lock = _project(folder).lock_file
+    if not lock.is_file():
+        raise LocalError(f"There is no {lock}: `fanfold lock` pins what the functions need.", status=2)
+
+
+def _project(folder: Path) -> project.Project:
+    try:
+        return project.at(folder)
+    except project.ProjectError as error:
+        raise LocalError(f"{error}.", status=2) from error
 
 
 def as_json(stack: LocalStack) -> str:

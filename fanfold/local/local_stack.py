@@ -19,7 +19,7 @@ FILE = "local.json"
 LOCK = "serving.lock"
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-"""The folder that holds this package, and in a checkout also the CDK app and the examples."""
+"""The folder that holds this package: in a checkout a project, the one that is deployed where none is named."""
 
 REGION = "us-east-1"
 """The one region of the local stack."""
@@ -112,8 +112,12 @@ def project_folder(start: Path) -> Path | None:
 
 
 def state_folder(start: Path) -> Path:
-    """Where the state of the project around `start` lies (absolute, perhaps not there yet): else this checkout's."""
-    return (project_folder(start.resolve()) or CHECKOUT) / STATE_FOLDER
+    """Where the state of the project around `start` lies (absolute, perhaps not there yet).
+
+    Outside of any it is the checkout's that this library lies in, or else that of the folder itself.
+    """
+    start = start.resolve()
+    return (project_folder(start) or (CHECKOUT if is_project(CHECKOUT) else start)) / STATE_FOLDER
 
 
 def check_own(state: Path) -> None:

@@ -127,7 +127,7 @@ class Node:
         `SPENT`: a task would not stop, and the process must replace itself.
         """
         configure(self._settings)
-        load_tasks(self._settings)
+        load_tasks(self._settings, secrets=True)
         server, signals, workers = self._server(), StopSignals(), _workers(self._services)
         signals.listen(self.stop)
         background = [asyncio.create_task(part) for part in self._background()]
@@ -204,7 +204,7 @@ class Node:
 async def work(settings: Settings) -> Exit:
     """Work on all classes, without an API, until told to stop."""
     configure(settings)
-    load_tasks(settings)
+    load_tasks(settings, secrets=True)
     workers, signals = _workers(services(settings)), StopSignals()
 
     def stop() -> None:

@@ -27,10 +27,13 @@ CDK_SECONDS = 600.0
 _NPM_RETRIES = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
 
 
-def check_node(environ: Mapping[str, str]) -> None:
-    """Raises `LocalError` (usage) unless this is a checkout and Node and npm are on the PATH, new enough."""
-    if not (CHECKOUT / "cdk.json").is_file():
-        raise LocalError(f"A local stack is deployed from a checkout of Fanfold, and {CHECKOUT} is none.", status=2)
+def check_node(environ: Mapping[str, str], project: Path = CHECKOUT) -> None:
+    """Raises `LocalError` (usage) unless the project has a CDK app and Node and npm are on the PATH, new enough."""
+    for name in ("cdk.json", "package.json"):
+        if not (project / name).is_file():
+            raise LocalError(
+                f"{project} can't be deployed, for it has no {name}: `fanfold init` makes a project with one.", status=2
+            )
     path = environ.get("PATH", os.defpath)
     for tool in ("node", "npm"):
         if shutil.which(tool, path=path) is None:
@@ -43,38 +46,47 @@ def check_node(environ: Mapping[str, str]) -> None:
         raise LocalError(f"Node {MIN_NODE} or newer is needed (take {NODE}), `node --version` says {said}.", status=2)
 
 
-def install_cdk(environ: Mapping[str, str], log: Path) -> bool:
-    """Install what package-lock.json pins, unless it is there; says whether there was something to do.
+def install_cdk(environ: Mapping[str, str], log: Path, project: Path = CHECKOUT) -> bool:
+    """Install what the project's package-lock.json pins, unless it is there; says whether there was something to do.
+
+    Without a lock what package.json names is installed, which writes one.
 
     Two that come at once take turns, since `npm ci` begins by removing what another may just be using.
     Raises `LocalError` when npm fails, which mostly means that there is no network.
     """
-    with (CHECKOUT / "package-lock.json").open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _install_cdk(hashlib.sha256(lock.read()).hexdigest(), environ, log)
+    locked = project / "package-lock.json"
+    with (project / "package.json").open("rb") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        return _install_cdk(project, locked, environ, log)
 
 
-def _install_cdk(wanted: str, environ: Mapping[str, str], log: Path) -> bool:
-    modules = CHECKOUT / "node_modules"
+def _install_cdk(project: Path, locked: Path, environ: Mapping[str, str], log: Path) -> bool:
+    modules = project / "node_modules"
     stamp = modules / ".fanfold-lock"
-    if cdk_path().exists() and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+    wanted = hashlib.sha256(locked.read_bytes()).hexdigest() if locked.is_file() else None
+    if (
+        wanted is not None
+        and cdk_path(project).exists()
+        and stamp.is_file()
+        and stamp.read_text(encoding="utf-8") == wanted
+    ):
         return False
     npm = shutil.which("npm", path=environ.get("PATH", os.defpath)) or "npm"
     run(
-        [npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", *_NPM_RETRIES],
+        [npm, "install" if wanted is None else "ci", "--no-audit", "--no-fund", "--no-update-notifier", *_NPM_RETRIES],
         environ,
         log=log,
         seconds=NPM_SECONDS,
         failure="npm could not install the CDK command line (is there a network?)",
-        folder=CHECKOUT,
+        folder=project,
     )
-    stamp.write_text(wanted, encoding="utf-8")
+    stamp.write_text(wanted or hashlib.sha256(locked.read_bytes()).hexdigest(), encoding="utf-8")
     return True
 
 
-def cdk_path() -> Path:
-    """Where the pinned CDK command line is once installed."""
-    return CHECKOUT / "node_modules" / ".bin" / "cdk"
+def cdk_path(project: Path = CHECKOUT) -> Path:
+    """Where a project's CDK command line is once installed."""
+    return project / "node_modules" / ".bin" / "cdk"
 
 
 def run(
@@ -116,7 +128,7 @@ def run(
         raise LocalError(f"{failure}: {_complaint(log, begin)}; see {log}.")
 
 
-_TELLING = (r"[A-Z]_FAILED\b", "❌", r"^[\w.]*Error: ", r"(?i)\w*error\b|\bfailed\b")
+_TELLING = (r"[A-Z]_FAILED\b", "❌", r"^[\w.]*Error: ", r"^\w+(?:\.\w+)*\.[A-Z]\w+: ", r"(?i)\w*error\b|\bfailed\b")
 """What marks the line that says what went wrong, the surest sign first."""
 
 

@@ -169,7 +169,7 @@ class Settings:
         """
         given: dict[str, object] = {}
         for name in sorted(environ.keys() - _KNOWN):
-            if name.startswith(PREFIX):
+            if name.startswith(PREFIX) and not name.startswith(PREFIX + "SECRET_"):
                 logging.getLogger(__name__).warning("%s is no setting of this version: ignored", name)
         if addresses := read(environ):
             given["classes"] = _classes(addresses, environ.get(PREFIX + "CLASSES", "{}"))

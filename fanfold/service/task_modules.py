@@ -9,11 +9,16 @@ from fanfold.tasks import registry
 _told: set[str] = set()
 
 
-def load_tasks(settings: Settings) -> None:
+def load_tasks(settings: Settings, *, secrets: bool = False) -> None:
     """Import every module of tasks that the settings name.
 
-    One that can't be is logged, with its traceback, and counted, once in a process.
+    Who executes tasks has their `secrets` looked up before. A module that can't be imported is logged, with its
+    traceback, and counted, once in a process.
     """
+    if secrets:  # a module may want them as it is imported
+        from fanfold.service.task_secrets import look_up
+
+        look_up()
     registry.use(settings.task_modules)
     for module in registry.broken():
         if module.name not in _told:

@@ -145,8 +145,9 @@ def test_no_installation_registers_a_plugin_with_another_program() -> None:
 # --- the command line -----------------------------------------------------------------------------------------------
 
 COMMANDS = (
-    "dev", "serve", "up", "down", "demo", "apply", "submit", "show", "runs", "events", "explore", "cancel", "pause",
-    "resume", "signal", "redrive", "fork", "queues", "dashboard", "doctor", "worker", "remove", "token",
+    "init", "dev", "lock", "serve", "up", "down", "demo", "apply", "submit", "show", "runs", "events", "explore",
+    "cancel", "pause", "resume", "signal", "redrive", "fork", "queues", "dashboard", "doctor", "worker", "remove",
+    "token",
 )  # fmt: skip
 
 NOT_AT_A_START = ("boto3", "botocore", "aws_cdk", "ministack", "httpx", "yaml", "matplotlib", "aws_lambda_powertools")

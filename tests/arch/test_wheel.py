@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from uv import find_uv_bin
 
 from fanfold.service.version import VERSION
+from tests.support.wheel import built
 
 ROOT = Path(__file__).parents[2]
 ABSENT = ("boto3", "botocore", "pydantic", "aws_cdk", "jmespath", "functions", "infra")
@@ -21,27 +20,7 @@ ABSENT = ("boto3", "botocore", "pydantic", "aws_cdk", "jmespath", "functions", "
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of what git knows of, built as an installer builds it."""
-    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    listed = subprocess.run(
-        ["git", "ls-files", "fanfold", "pyproject.toml", "README.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in listed.stdout.split():
-        target = source / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, target)
-    subprocess.run(
-        [find_uv_bin(), "build", "--quiet", "--wheel", "--out-dir", str(built)],
-        cwd=source,
-        capture_output=True,
-        check=True,
-    )
-    (found,) = built.glob("*.whl")
-    return found
+    return built(tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_has_one_top_level_name_and_every_module_of_the_library(wheel: Path) -> None:

@@ -36,7 +36,7 @@ class Invocations:
         """The worker as the function's environment describes it."""
         settings = Settings.from_env(environ)
         begin(settings, FunctionName.WORKER)
-        load_tasks(settings)
+        load_tasks(settings, secrets=True)
         return cls(services(settings))
 
     def work(self, event: Mapping[str, Any], *, seconds_left: float) -> Sequence[str]:

@@ -133,7 +133,7 @@ def _loaded(data: bytes) -> Received:
 async def _child(message: Received, pulse: int) -> Disposition:
     settings = replace(Settings.from_env(os.environ), concurrency=1)
     configure(settings)
-    load_tasks(settings)
+    load_tasks(settings, secrets=True)
     wired = services(settings)
     runner = MessageHandler(
         wired,

@@ -130,7 +130,7 @@ class BatchInvocations:
         """The batches' worker as the function's environment describes it."""
         settings = Settings.from_env(environ)
         begin(settings, FunctionName.FANOUT)
-        load_tasks(settings)
+        load_tasks(settings, secrets=True)
         return cls(services(settings))
 
     def work(self, event: Mapping[str, Any], *, seconds_left: float) -> str:

@@ -270,7 +270,7 @@ async def _serve(
     signals: StopSignals,
 ) -> Exit:
     configure(settings)
-    load_tasks(settings)
+    load_tasks(settings, secrets=True)
     worker = Worker(
         services(settings),
         class_name=class_name,

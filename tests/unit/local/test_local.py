@@ -84,7 +84,7 @@ def test_a_node_that_is_too_old_is_told_with_its_version(project: Path, version:
 def test_an_endpoint_where_nobody_answers_is_not_reachable(
     project: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolchain, "check_node", lambda environ: None)
+    monkeypatch.setattr(toolchain, "check_node", lambda environ, project: None)
     assert main(["up", "--endpoint", "http://127.0.0.1:9"]) == 4
 
 
@@ -211,7 +211,7 @@ def test_a_folder_or_file_of_another_user_is_not_read_nor_written_nor_removed(
     state = tmp_path / ".fanfold"
     local_stack.write(state, a_stack())
     monkeypatch.setattr(os, "getuid", lambda: state.stat().st_uid + 1)
-    monkeypatch.setattr(toolchain, "check_node", lambda environ: None)
+    monkeypatch.setattr(toolchain, "check_node", lambda environ, project: None)
     with pytest.raises(LocalError, match="another user's"):
         local_stack.target({}, tmp_path)
     with pytest.raises(LocalError, match="another user's"):
@@ -280,8 +280,8 @@ path.touch()
 def test_two_that_install_at_once_take_turns_and_both_find_the_command_line(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolchain, "CHECKOUT", project)
-    (project / "package-lock.json").write_text("{}")
+    for name in ("package.json", "package-lock.json"):
+        (project / name).write_text("{}")
     calls = project / "calls"
     npm = project / "npm"
     npm.write_text(NPM.format(python=sys.executable, calls=str(calls), modules=str(project / "node_modules")))
@@ -289,10 +289,11 @@ def test_two_that_install_at_once_take_turns_and_both_find_the_command_line(
 
     def install(number: int) -> bool:
         return (
-            toolchain.install_cdk({"PATH": str(project)}, project / f"{number}.log") and toolchain.cdk_path().exists()
+            toolchain.install_cdk({"PATH": str(project)}, project / f"{number}.log", project)
+            and toolchain.cdk_path(project).exists()
         )
 
     with ThreadPoolExecutor(4) as pool:
         installed = list(pool.map(install, range(4)))
     assert (sorted(installed), calls.read_text()) == ([False, False, False, True], "ci\n")
-    assert toolchain.cdk_path().exists()
+    assert toolchain.cdk_path(project).exists()

@@ -48,7 +48,7 @@ class Machine:
             (deploy, "deployed", replace(STACK, token="")),
             (deploy, "_complete", None),
             (deploy, "_with_token", STACK),
-            (deploy, "_apply_examples", ["tiny"]),
+            (deploy, "_apply", ["tiny"]),
             (emf_forwarder, "start", 78),
         ]:
             monkeypatch.setattr(where, name, stage(f"{where.__name__}.{name}", gives))
@@ -67,7 +67,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 LATE = [
     "fanfold.local.deploy._complete",
     "fanfold.local.deploy._with_token",
-    "fanfold.local.deploy._apply_examples",
+    "fanfold.local.deploy._apply",
     "fanfold.local.emf_forwarder.start",
 ]
 

@@ -1,4 +1,4 @@
-"""One process on one file: `dev` while a project is written, `serve` for what needs no more than one machine."""
+"""A project: `init` makes one, `dev` and `serve` run it as one process on one file, `lock` pins what it deploys."""
 
 from __future__ import annotations
 
@@ -9,13 +9,45 @@ from typing import Annotated
 
 import typer
 
+from fanfold import project as projects
 from fanfold.commands import output
+from fanfold.commands.output import JsonFlag
 from fanfold.local.local_stack import LocalError
+from fanfold.project import Project
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The API's port; 0: any that is free.")]
 Workers = Annotated[int, typer.Option(min=1, help="Worker processes, this one among them.")]
 Concurrency = Annotated[int, typer.Option(min=1, help="Runs at once in each process and class.")]
 Depth = Annotated[int | None, typer.Option(min=0, help="Most runs of a class that may be queued; 0: any number.")]
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="The new project's folder; it is called so.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Make a project: a task, a workflow, a test, and a stack to deploy."""
+    from fanfold.local import init as scaffold
+
+    written = scaffold.create(folder)
+    if json_:
+        output.emit({"folder": str(folder.resolve()), "files": [str(path) for path in written]})
+        return
+    output.tell(f"{folder} has {len(written)} files. Next:")
+    output.tell(f"  cd {folder} && pip install -e '.[dev]' && fanfold dev")
+
+
+def lock(
+    upgrade: Annotated[bool, typer.Option("--upgrade", metavar="", help="Take the newest versions there are.")] = False,
+    find_links: Annotated[
+        str | None, typer.Option(metavar="FOLDER|URL", help="Where else packages are, as uv takes it.")
+    ] = None,
+) -> None:
+    """Pin the packages that the deployed functions need, from this project's dependencies."""
+    from fanfold.local import lock as locking
+
+    found = _project()
+    locking.lock(found, upgrade=upgrade, more=[] if find_links is None else ["--find-links", find_links])
+    output.tell(str(found.lock_file))
 
 
 def dev(
@@ -61,20 +93,26 @@ def serve(
     )
 
 
+def _project() -> Project:
+    try:
+        found = projects.find(Path.cwd())
+    except projects.ProjectError as error:
+        raise LocalError(f"{error}.", status=2) from error
+    if found is None:
+        raise LocalError(
+            "There is no project here: `fanfold init NAME` makes one, and a table [tool.fanfold] in its pyproject.toml"
+            " makes any folder one.",
+            status=2,
+        )
+    return found
+
+
 def _serve(**given: object) -> None:
-    from fanfold import project
     from fanfold.local import dev
     from fanfold.service.process_environment import ProcessEnvironment
     from fanfold.service.worker.process import Exit
 
-    try:
-        found = project.find(Path.cwd())
-    except project.ProjectError as error:
-        raise LocalError(f"{error}.", status=2) from error
-    if found is None:
-        raise LocalError(
-            "There is no project here: a pyproject.toml with a table [tool.fanfold] makes a folder one.", status=2
-        )
+    found = _project()
     surroundings = ProcessEnvironment()
     ended = dev.run(found, dev.DevOptions(**given), report=output.say)  # type: ignore[arg-type]  # names and types match
     if ended is Exit.SPENT:

@@ -1,0 +1,5 @@
+"""The authorizer function."""
+
+from fanfold.service.functions.authorizer import handler
+
+__all__ = ["handler"]

@@ -1,0 +1,1 @@
+"""The tasks of this project: functions under a name that steps call."""

@@ -1,0 +1,5 @@
+"""The watch function."""
+
+from fanfold.service.functions.watch import handler
+
+__all__ = ["handler"]
