@@ -22,6 +22,7 @@ from fanfold.explore.memory import memory_services
 from fanfold.service.clock import SystemClock, SystemIds
 from fanfold.service.functions.api import build
 from fanfold.service.settings import ClassSettings, Settings
+from fanfold.service.worker.garbage import look_seldom
 from fanfold.service.worker.isolation import Isolation
 from fanfold.service.worker.process import Worker
 from loadtest.server import LANES, request_event
@@ -88,13 +89,15 @@ async def _worked(document: Mapping[str, Any], runs: int, concurrency: int) -> W
     isolation = Isolation(settings)
     worker = Worker(services, class_name="model", lanes=LANES, concurrency=concurrency, isolation=isolation)
     gc.collect()
-    gc.freeze()  # the store holds what was submitted in this process, as no real one does: nothing to look through
+    usual = gc.get_threshold()
+    look_seldom()  # as a worker's process does; the store holds what was submitted, which is not to be looked through
     begun, began = time.process_time(), time.monotonic()
     task = asyncio.create_task(worker.run())
     async with asyncio.timeout(STUCK_SECONDS):
         await store.all_ended.wait()
     processor, elapsed = time.process_time() - begun, time.monotonic() - began
     gc.unfreeze()
+    gc.set_threshold(*usual)
     worker.stop()
     await task
     if store.ends != {Status.SUCCEEDED: runs}:

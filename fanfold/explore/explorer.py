@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from fanfold.engine.language.document_check import check as check_document
 from fanfold.engine.language.workflow import DEFAULT_CLASS, version_of
-from fanfold.engine.language.workflow import check as check_document
 from fanfold.engine.payload import Json
 from fanfold.engine.record.run import Run, Status
 from fanfold.explore.comparison import Wrong, content, end_of, judge, unexpected

@@ -13,7 +13,8 @@ from typing import Any
 import boto3
 
 from fanfold.adapters import message_codec
-from fanfold.engine.language.workflow import Workflow, check, version_of
+from fanfold.engine.language.document_check import check
+from fanfold.engine.language.workflow import Workflow, version_of
 from fanfold.engine.ports import Execution, IfAbsent, Registered, RunKey
 from fanfold.engine.record.messages import Message, QueueName, Received
 from fanfold.engine.record.run import Run

@@ -8,7 +8,8 @@ from contextvars import copy_context
 from typing import Any
 
 from fanfold.adapters.memory import MemoryCatalog, MemorySeats, MemorySecrets, MemorySweeperState, MemoryTokens
-from fanfold.engine.language.workflow import Workflow, check, version_of
+from fanfold.engine.language.document_check import check
+from fanfold.engine.language.workflow import Workflow, version_of
 from fanfold.engine.ports import Registered, RunKey, Token
 from fanfold.engine.record.messages import RESUME, QueueName
 from fanfold.engine.record.run import Run

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fanfold.adapters.aws.run_items import from_item, to_item
-from fanfold.engine.language.workflow import Workflow, check
+from fanfold.engine.language.document_check import check
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Json, Loaded
 from fanfold.engine.record.messages import first_version
 from fanfold.engine.record.run import Failure, Run, Status, StepStatus

@@ -25,7 +25,8 @@ from fanfold.adapters.memory import (
     MemoryTokens,
     RunCodec,
 )
-from fanfold.engine.language.workflow import Workflow, check, version_of
+from fanfold.engine.language.document_check import check
+from fanfold.engine.language.workflow import Workflow, version_of
 from fanfold.engine.payload import Json
 from fanfold.engine.ports import Execution, IfAbsent, Registered, RunKey
 from fanfold.engine.record.messages import Envelope, QueueName, Received, Wake, first_version

@@ -271,9 +271,9 @@ def size(item: Mapping[str, Any]) -> int:
     # Asked of each record that is written: a function for a value, or patterns of mappings, would take twice as long.
     for name, value in item.items():
         ((kind, held),) = value.items()
-        total += len(name.encode())
+        total += len(name)  # they are all ASCII
         if kind == "S":
-            total += len(held.encode("utf-8", "surrogatepass"))
+            total += len(held) if held.isascii() else len(held.encode("utf-8", "surrogatepass"))
         elif kind == "B":
             total += len(held)
         elif kind == "N":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from fanfold.engine.errors import ValidationIssue
+from fanfold.engine.errors import InvalidDocument, ValidationIssue
 from fanfold.engine.language import graph
 from fanfold.engine.language.calling import check_retry
 from fanfold.engine.language.expressions import Expression
@@ -15,12 +15,8 @@ from fanfold.engine.language.step import Join, OnFailure
 from fanfold.engine.language.step_checks import StepChecks
 from fanfold.engine.language.step_kinds import STEP_KEYS, kinds_of, not_one_kind
 from fanfold.engine.language.templates import Slot, escape
+from fanfold.engine.language.workflow import DEFAULT_CLASS, DEFAULT_TIMEOUT_SECONDS, Workflow, load, version_of
 from fanfold.engine.payload import Json, dump
-
-DEFAULT_CLASS = "model"
-"""The class of workers of a document that names none."""
-DEFAULT_TIMEOUT_SECONDS = 86_400.0
-"""How long a run may take, from acceptance, when its document does not say."""
 
 MAX_BYTES = 2_000_000
 """Longest document as compact JSON: it has to fit into one DynamoDB item (400 KB) with room to spare."""
@@ -33,6 +29,27 @@ WORKFLOW_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 STEP_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 DOCUMENT_KEYS = ("name", "class", "timeout", "queue_timeout", "steps", "output")
+
+
+def check(
+    document: Json,
+    *,
+    name: str | None,
+    tasks: Collection[str],
+    classes: Mapping[str, float],
+    not_loaded: Mapping[str, str] = MappingProxyType({}),
+) -> Workflow:
+    """The workflow a stranger's document describes, or `InvalidDocument` with every problem in it.
+
+    `name` is what the document must be called (None: whatever it says), `tasks` the names a step may
+    call, `classes` the longest step, in seconds, of each class of workers, `not_loaded` the tasks that are there but
+    can't be called, with the reason.
+    """
+    problems = problems_of(document, name=name, tasks=tasks, classes=classes, not_loaded=not_loaded)
+    if problems:
+        raise InvalidDocument(problems)
+    max_step_seconds = classes[document.get("class", DEFAULT_CLASS)]
+    return load(document, version=version_of(document), max_step_seconds=max_step_seconds)
 
 
 def problems_of(

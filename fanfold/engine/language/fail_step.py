@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fanfold.engine.language.issues import kind_of
 from fanfold.engine.language.step import AnyStep, StepKind, fields_of, template_of
-from fanfold.engine.language.step_checks import StepChecks
 from fanfold.engine.language.templates import Slot, Template
 from fanfold.engine.payload import Json
+
+if TYPE_CHECKING:
+    from fanfold.engine.language.step_checks import StepChecks
 
 FAIL_KEYS = ("message", "type")
 ERROR_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")

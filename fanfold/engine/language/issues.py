@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from typing import Any
 
@@ -40,6 +39,8 @@ class IssueCollector:
         """Up to `n` known names that look like this one."""
         if len(self) >= _MAX_HINTS or len(name) > 100:
             return []
+        import difflib  # who checks no documents does without
+
         return difflib.get_close_matches(name, sorted(known), n=n)
 
     def duration(self, source: Json, pointer: str) -> float | None:

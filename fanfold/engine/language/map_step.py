@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fanfold.engine.language.calling import CallingStep, call_of
 from fanfold.engine.language.issues import IssueCollector, kind_of
 from fanfold.engine.language.maps import Via
 from fanfold.engine.language.step import StepKind, fields_of, template_of
-from fanfold.engine.language.step_checks import StepChecks
 from fanfold.engine.language.templates import Slot, Template
 from fanfold.engine.payload import Json
+
+if TYPE_CHECKING:
+    from fanfold.engine.language.step_checks import StepChecks
 
 DEFAULT_CONCURRENCY = 40
 """Items of a map worked on at once when its step does not say."""

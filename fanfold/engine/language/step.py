@@ -6,12 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
 from fanfold.engine.errors import InvalidDocument
-from fanfold.engine.language.step_checks import StepChecks
 from fanfold.engine.language.templates import Slot, Template, compile_template
 from fanfold.engine.payload import Json
+
+if TYPE_CHECKING:
+    from fanfold.engine.language.step_checks import StepChecks
 
 
 class Join(StrEnum):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fanfold.engine.language.calling import CallingStep, call_of
 from fanfold.engine.language.step import StepKind, fields_of
-from fanfold.engine.language.step_checks import StepChecks
 from fanfold.engine.language.templates import Slot, Template
 from fanfold.engine.payload import Json
+
+if TYPE_CHECKING:
+    from fanfold.engine.language.step_checks import StepChecks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

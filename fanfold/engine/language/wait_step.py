@@ -6,13 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from fanfold.engine.language.duration import parse_duration
 from fanfold.engine.language.issues import kind_of
 from fanfold.engine.language.step import AnyStep, StepKind, fields_of, template_of
-from fanfold.engine.language.step_checks import StepChecks
 from fanfold.engine.language.templates import Slot, Template
 from fanfold.engine.payload import Json
+
+if TYPE_CHECKING:
+    from fanfold.engine.language.step_checks import StepChecks
 
 WAIT_KEYS = ("for", "until", "signal", "timeout")
 SIGNAL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")

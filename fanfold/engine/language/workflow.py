@@ -1,19 +1,15 @@
 """A workflow: the steps a run takes, as checked values. Documents come in as parsed JSON.
 
-`check` takes a stranger's document and tells everything that is wrong with it; `load` builds the
-same `Workflow` from a document that was checked when it was registered.
+`load` makes it of a document that was checked when it was registered (`document_check`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-from fanfold.engine.errors import InvalidDocument
-from fanfold.engine.language import document_check as documents
 from fanfold.engine.language import graph
 from fanfold.engine.language.calling import CallingStep
 from fanfold.engine.language.duration import parse_duration
@@ -22,8 +18,10 @@ from fanfold.engine.language.step_kinds import Step, step_of
 from fanfold.engine.language.templates import Template
 from fanfold.engine.payload import Json, dump
 
-DEFAULT_CLASS = documents.DEFAULT_CLASS
-DEFAULT_TIMEOUT_SECONDS = documents.DEFAULT_TIMEOUT_SECONDS
+DEFAULT_CLASS = "model"
+"""The class of workers of a document that names none."""
+DEFAULT_TIMEOUT_SECONDS = 86_400.0
+"""How long a run may take, from acceptance, when its document does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,27 +72,6 @@ class Workflow:
     def position(self, name: str) -> int:
         """Where the step stands in the document, from 0; KeyError for a name that is no step."""
         return self._positions[name]
-
-
-def check(
-    document: Json,
-    *,
-    name: str | None,
-    tasks: Collection[str],
-    classes: Mapping[str, float],
-    not_loaded: Mapping[str, str] = MappingProxyType({}),
-) -> Workflow:
-    """The workflow a stranger's document describes, or `InvalidDocument` with every problem in it.
-
-    `name` is what the document must be called (None: whatever it says), `tasks` the names a step may
-    call, `classes` the longest step, in seconds, of each class of workers, `not_loaded` the tasks that are there but
-    can't be called, with the reason.
-    """
-    problems = documents.problems_of(document, name=name, tasks=tasks, classes=classes, not_loaded=not_loaded)
-    if problems:
-        raise InvalidDocument(problems)
-    max_step_seconds = classes[document.get("class", DEFAULT_CLASS)]
-    return load(document, version=version_of(document), max_step_seconds=max_step_seconds)
 
 
 def load(document: Json, *, version: str, max_step_seconds: float) -> Workflow:

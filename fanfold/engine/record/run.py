@@ -91,7 +91,7 @@ def failure_view(fault: Failure | None) -> Json:
     return None if fault is None else {"type": fault.type, "message": fault.message}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: see `fast_replace`
 class StepState:
     """What is recorded of a step: its checkpoint once settled.
 
@@ -206,7 +206,7 @@ class ForkOrigin:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: see `fast_replace`
 class Run:
     """A run's whole record, one head item.
 

@@ -23,6 +23,8 @@ class Steps(dict[str, StepState]):
         self._sealed = run.sealed
 
     def __missing__(self, name: str) -> StepState:
+        if not self._sealed.statuses:
+            return _PENDING
         status = self.sealed_status(name)
         return _PENDING if status is None else StepState(status=status)
 

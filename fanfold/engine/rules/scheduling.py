@@ -13,7 +13,7 @@ from fanfold.engine.language.templates import ExpressionError, TooLarge
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef, Json, Loaded, SealedStep, ValuesMissing
 from fanfold.engine.record.journal import EventType
-from fanfold.engine.record.run import Failure, Reason, Run, Status, StepState, StepStatus
+from fanfold.engine.record.run import SETTLED, Failure, Reason, Run, Status, StepState, StepStatus
 from fanfold.engine.record.steps import Steps
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.effects import SendWake
@@ -133,16 +133,18 @@ def _candidates(draft: Draft) -> Iterable[str]:
 
 def _join(step: Step, steps: Steps) -> bool | None:
     """Whether the step is to run (True), to be skipped (False), or to wait (None)."""
+    if not step.needs:
+        return True
     needs = [steps[name].status for name in step.needs]
-    succeeded = sum(status is StepStatus.SUCCEEDED for status in needs)
-    settled = sum(steps[name].settled for name in step.needs)
+    succeeded = needs.count(StepStatus.SUCCEEDED)
+    settled = len([status for status in needs if status in SETTLED])
     match step.join:
         case Join.SUCCEEDED:
             return True if succeeded == len(needs) else False if settled > succeeded else None
         case Join.SETTLED:
             return True if settled == len(needs) else None
         case Join.ANY:
-            return True if succeeded or not needs else False if settled == len(needs) else None
+            return True if succeeded else False if settled == len(needs) else None
 
 
 def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:

@@ -32,7 +32,8 @@ def evaluate(
     `ExpressionError` when an expression fails or gives over `max_bytes`, `PutOff` when the decision has read enough.
     Without `counted` the bytes are counted only where they may come to so many: that takes the time of writing them.
     """
-    scope = scope_of(template, run, steps, loaded, allowance)
+    # One without expressions sees nothing.
+    scope = scope_of(template, run, steps, loaded, allowance) if template.expressions else {}
     if allowance is None or max_bytes is None:
         return template.evaluate(scope, None if allowance is None else allowance.step)
     # Each expression may pick all that was read, and all that the record holds.

@@ -32,7 +32,7 @@ MOST_HAND_OVERS = 20
 
 
 class InlineMaps:
-    """Maps in the worker that holds their run. `stop_before` says until when it may work (None: without end)."""
+    """Maps in the worker that holds their run."""
 
     def __init__(
         self,
@@ -40,17 +40,20 @@ class InlineMaps:
         attempts: TaskRunner,
         workflow: Workflow,
         payloads: Payloads,
-        stop_before: Callable[[], datetime | None],
     ) -> None:
         self._services = services
         self._attempts = attempts
         self._workflow = workflow
         self._payloads = payloads
-        self._stop_before = stop_before
         self._maps = Maps(services)
 
-    async def run(self, record: Run, step: str) -> MapEnded | MapYielded | AttemptFailed:
-        """Work on every item that has no end yet; `MapYielded` when the time did not suffice."""
+    async def run(
+        self, record: Run, step: str, *, stop_before: Callable[[], datetime | None]
+    ) -> MapEnded | MapYielded | AttemptFailed:
+        """Work on every item that has no end yet; `MapYielded` when the time did not suffice.
+
+        `stop_before` says until when there is time (None: without end).
+        """
         state = state_of(record.steps[step])
         plan = await self._payloads.load(state.plan, patient=True)
         one = _OneMap(self._services, self._maps, record, step, digest(state.plan))
@@ -69,7 +72,7 @@ class InlineMaps:
             record,
             map_step_of(self._workflow, step),
             plan,
-            stop_before=self._stop_before,
+            stop_before=stop_before,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(one.keep_recording())

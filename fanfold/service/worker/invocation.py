@@ -14,6 +14,7 @@ from fanfold.service.task_modules import load_tasks
 from fanfold.service.telemetry.reporting import FunctionName, begin, flush
 from fanfold.service.wiring import Services, queue_urls, services
 from fanfold.service.worker.batch import work
+from fanfold.service.worker.garbage import look_seldom
 from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.worker.worker_name import worker_name
@@ -37,7 +38,9 @@ class Invocations:
         settings = Settings.from_env(environ)
         begin(settings, FunctionName.WORKER)
         load_tasks(settings, secrets=True)
-        return cls(services(settings))
+        made = cls(services(settings))
+        look_seldom()
+        return made
 
     def work(self, event: Mapping[str, Any], *, seconds_left: float) -> Sequence[str]:
         """Work on an event's messages; returns the ids of those to be delivered again.

@@ -21,6 +21,7 @@ from fanfold.service.telemetry.reporting import Metric, configure, count, flush,
 from fanfold.service.wiring import Services, services
 from fanfold.service.worker.batch import delete, disposition, hand_back, served
 from fanfold.service.worker.clockcheck import ask_the_time, clock_off
+from fanfold.service.worker.garbage import look_seldom
 from fanfold.service.worker.isolation import Isolation
 from fanfold.service.worker.lanes import Lanes
 from fanfold.service.worker.message_handler import Disposition, MessageHandler
@@ -281,4 +282,5 @@ async def _serve(
     )
     signals.listen(worker.stop)
     logger().info("worker started", extra={"class": class_name, "lanes": list(lanes), "concurrency": concurrency})
+    look_seldom()
     return await worker.run()

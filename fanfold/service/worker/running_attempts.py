@@ -34,6 +34,14 @@ class Attempt:
     number: int
 
 
+def _nobody(event: Event) -> None:
+    """Who listens when all attempts have been stopped."""
+
+
+def _no_end() -> datetime | None:
+    return None
+
+
 class RunningAttempts:
     """The running attempts of one run. Results go to `post`, as events. `at_work` runs while an attempt does."""
 
@@ -45,7 +53,7 @@ class RunningAttempts:
         payloads: Payloads,
         post: Callable[[Event], None],
         *,
-        stop_before: Callable[[], datetime | None] = lambda: None,
+        stop_before: Callable[[], datetime | None] = _no_end,
     ) -> None:
         self._services = services
         self._attempts = attempts
@@ -54,7 +62,7 @@ class RunningAttempts:
         self._post = post
         self._stop_before = stop_before
         self._maps = Maps(services)
-        self._inline = InlineMaps(services, attempts, workflow, payloads, stop_before)
+        self._inline = InlineMaps(services, attempts, workflow, payloads)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._halted = False
@@ -101,7 +109,10 @@ class RunningAttempts:
             task.cancel()
 
     async def stop(self) -> None:
-        """Stop all, and wait until those that can be stopped have; also when the caller is cancelled meanwhile."""
+        """Stop all, and wait until those that can be stopped have; also when the caller is cancelled meanwhile.
+
+        None is started any more, and nothing posted.
+        """
         self.halt()
         try:
             while self._tasks:
@@ -113,6 +124,9 @@ class RunningAttempts:
             while self._tasks:
                 await asyncio.wait(self._tasks)
             raise
+        finally:
+            # Both are their owner's, which has this: without the circle the run's payloads are gone when the run is.
+            self._post, self._stop_before = _nobody, _no_end
 
     async def _execute(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> None:
         try:
@@ -129,7 +143,7 @@ class RunningAttempts:
         if state.map is not None:
             try:
                 with self.at_work.running():
-                    return await self._inline.run(record, attempt.step)
+                    return await self._inline.run(record, attempt.step, stop_before=self._stop_before)
             except PayloadLost as error:
                 return self._unavailable(attempt, error)
         if attempt in inputs:

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from fanfold.engine.errors import Conflict, Unanswered
-from fanfold.engine.language.workflow import check
+from fanfold.engine.language.document_check import check
 from fanfold.engine.ports import IfAbsent, Moment, RunKey
 from fanfold.engine.record.run import Run, Slot
 from fanfold.engine.rules.decide import Decision

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from fanfold.engine.errors import InvalidCursor, InvalidDocument, NotFound
-from fanfold.engine.language.document_check import WORKFLOW_NAME
-from fanfold.engine.language.workflow import check
+from fanfold.engine.language.document_check import WORKFLOW_NAME, check
 from fanfold.engine.ports import Registered
 from fanfold.service.api import cursors
 from fanfold.service.api.access import Caller

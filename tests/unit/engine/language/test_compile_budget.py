@@ -15,7 +15,8 @@ from fanfold.adapters.memory import MemoryCatalog
 from fanfold.engine.errors import InvalidDocument
 from fanfold.engine.language import expressions as query
 from fanfold.engine.language import step_checks, templates
-from fanfold.engine.language.workflow import Workflow, check, load, version_of
+from fanfold.engine.language.document_check import check
+from fanfold.engine.language.workflow import Workflow, load, version_of
 from fanfold.engine.ports import Registered
 from fanfold.service.settings import ClassSettings
 from fanfold.service.workflow_cache import LARGE_BYTES, WorkflowCache, weight

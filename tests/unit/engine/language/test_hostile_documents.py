@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from fanfold.engine.errors import InvalidDocument
 from fanfold.engine.language.budget import Budget
 from fanfold.engine.language.calling import RETRY_KEYS
-from fanfold.engine.language.document_check import DOCUMENT_KEYS, MAX_BYTES, problems_of
+from fanfold.engine.language.document_check import DOCUMENT_KEYS, MAX_BYTES, check, problems_of
 from fanfold.engine.language.expressions import compile_expression
 from fanfold.engine.language.step_kinds import STEP_KEYS
 from fanfold.engine.language.templates import ExpressionError, compile_template
-from fanfold.engine.language.workflow import Workflow, check
+from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import dump
 from fanfold.text.document_text import MalformedText, from_text
 from tests.support.examples import examples

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fanfold.engine.errors import InvalidDocument
+from fanfold.engine.language.document_check import check
 from fanfold.engine.language.map_step import MapStep, Tolerance
 from fanfold.engine.language.maps import Via
-from fanfold.engine.language.workflow import check
 
 
 def step(**given: Any) -> dict[str, Any]:

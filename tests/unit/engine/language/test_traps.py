@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fanfold.engine.errors import InvalidDocument
+from fanfold.engine.language.document_check import check
 from fanfold.engine.language.templates import compile_template
-from fanfold.engine.language.workflow import check, load
+from fanfold.engine.language.workflow import load
 
 BARE = "is a field here: for the literal write it in backticks"
 EMPTY = "a filter's result has no null in it"

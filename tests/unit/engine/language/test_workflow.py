@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from fanfold.engine.errors import InvalidDocument
 from fanfold.engine.language import document_check as documents
 from fanfold.engine.language.calling import RETRY_KEYS, Jitter, OnInterrupt, RetryPolicy
+from fanfold.engine.language.document_check import check
 from fanfold.engine.language.duration import parse_duration
 from fanfold.engine.language.fail_step import FAIL_KEYS
 from fanfold.engine.language.map_step import MAP_KEYS
 from fanfold.engine.language.step import Join, OnFailure
 from fanfold.engine.language.step_kinds import STEP_KEYS
-from fanfold.engine.language.workflow import Workflow, canonical, check, load, version_of
+from fanfold.engine.language.workflow import Workflow, canonical, load, version_of
 
 TASKS = ("core.echo", "core.collect", "core.fold", "mock.model", "text.words", "bedrock.converse")
 CLASSES = {"model": 840.0, "harness": 3_600.0}

@@ -26,5 +26,5 @@ def test_a_changed_copy_can_not_be_changed_itself() -> None:
 
 
 def test_only_fields_can_be_changed() -> None:
-    with pytest.raises(KeyError, match="colour"):
+    with pytest.raises(TypeError, match="colour"):
         fast_replace(StepState(), colour="red")
