@@ -22,7 +22,7 @@ class AlarmFactory:
         self._topic = topic
         self._local = local
 
-    def hang(
+    def add(
         self,
         name: str,
         metric: cloudwatch.IMetric,

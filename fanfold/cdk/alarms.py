@@ -27,13 +27,13 @@ FAILED_LEAST = 5
 TURN_LIMIT_SECONDS = 43_200
 """The sweeper looks at a million runs in about eight hours; a queued run whose message is lost waits for its turn."""
 THROTTLES_LEAST = 10
-"""A burst throttles a few calls while Lambda scales by 1,000 per 10 s; that is no fault."""
+"""A burst throttles a few calls while Lambda scales by 1,000 per 10 s; which is normal."""
 REFUSED_LEAST = 100
 """Refused submits in five minutes; a burst at the bound is what the bound is for."""
 TABLE_THROTTLES_LEAST = 10
 """A table on demand refuses a few calls while it grows; each is tried again."""
 FAILURES_LEAST = 10
-"""Requests in five minutes that were answered with 500 or more; one that meets a deployment is no fault."""
+"""Requests in five minutes that were answered with 500 or more; a few during a deployment are normal."""
 MATH_METRICS = 10
 """An alarm on metric math takes no more metrics (CloudWatch quotas)."""
 OVERDUE_LIMIT_SECONDS = 600
@@ -53,7 +53,7 @@ class Alarms(Construct):
         queues: Mapping[str, Queues],
         config: Config,
         table: Table,
-        door: ApiGateway,
+        gateway: ApiGateway,
     ) -> None:
         super().__init__(scope, name)
         self._service = config.stack_name
@@ -70,10 +70,10 @@ class Alarms(Construct):
         )
         if config.alarm_email:
             self.topic.add_subscription(subscriptions.EmailSubscription(config.alarm_email))
-        self._bell = AlarmFactory(self, self.topic, local=config.local)
-        self._door_alarm(door)
-        queue_alarms(self._bell, queues, config)
-        wait_alarms(self._bell, config)
+        self._alarms = AlarmFactory(self, self.topic, local=config.local)
+        self._api_alarm(gateway)
+        queue_alarms(self._alarms, queues, config)
+        wait_alarms(self._alarms, config)
         self._function_alarms(functions, config)
         self._sweeper_alarm(sweeper)
         self._run_alarms(config)
@@ -81,10 +81,10 @@ class Alarms(Construct):
         self._recursion_alarms(functions)
         self._table_alarm(table)
 
-    def _door_alarm(self, door: ApiGateway) -> None:
-        self._bell.hang(
+    def _api_alarm(self, gateway: ApiGateway) -> None:
+        self._alarms.add(
             "FailedRequests",
-            door.failures,
+            gateway.failures,
             over=FAILURES_LEAST,
             periods=2,
             section="failed-requests",
@@ -93,7 +93,7 @@ class Alarms(Construct):
 
     def _function_alarms(self, functions: Mapping[str, Function], config: Config) -> None:
         for name, each in functions.items():
-            self._bell.hang(
+            self._alarms.add(
                 f"{name.title().replace('-', '')}Errors",
                 each.function.metric_errors(period=PERIOD),
                 over=0,
@@ -113,7 +113,7 @@ class Alarms(Construct):
                     f"m{n}": each.function.metric_throttles(period=PERIOD) for n, each in enumerate(part.values())
                 },
             )
-            self._bell.hang(
+            self._alarms.add(
                 "Throttles" if number == 1 else f"Throttles{number}",
                 throttles,
                 over=THROTTLES_LEAST,
@@ -123,7 +123,7 @@ class Alarms(Construct):
             )
 
     def _sweeper_alarm(self, sweeper: Function) -> None:
-        self._bell.hang(
+        self._alarms.add(
             "SweeperSilent",
             sweeper.function.metric_invocations(period=PERIOD),
             over=1,
@@ -132,7 +132,7 @@ class Alarms(Construct):
             section="sweeper-silent",
             says="The sweeper has not run for five minutes.",
         )
-        self._bell.hang(
+        self._alarms.add(
             "SweeperSlow",
             own(Metric.SWEEP_TURN_SECONDS, service=self._service, statistic="Maximum"),
             over=TURN_LIMIT_SECONDS,
@@ -151,21 +151,21 @@ class Alarms(Construct):
                     "succeeded": own(Metric.RUNS_SUCCEEDED, name, service=self._service),
                 },
             )
-            self._bell.hang(
+            self._alarms.add(
                 f"{name.capitalize()}FailedRuns",
                 share,
                 over=FAILED_PERCENT,
                 section="failed-runs",
                 says=f"More than {FAILED_PERCENT} % of the runs of class {name} that ended failed.",
             )
-            self._bell.hang(
+            self._alarms.add(
                 f"{name.capitalize()}StuckRuns",
                 own(Metric.OVERDUE, name, service=self._service, statistic="Maximum"),
                 over=OVERDUE_LIMIT_SECONDS,
                 section="stuck-runs",
                 says=f"Nobody has come for a run of class {name} for {OVERDUE_LIMIT_SECONDS // 60} minutes.",
             )
-        self._bell.hang(
+        self._alarms.add(
             "Refusals",
             own(Metric.RUNS_REFUSED, service=self._service),
             over=REFUSED_LEAST,
@@ -175,7 +175,7 @@ class Alarms(Construct):
         )
 
     def _task_alarm(self) -> None:
-        self._bell.hang(
+        self._alarms.add(
             "TasksNotLoaded",
             own(Metric.TASKS_NOT_LOADED, service=self._service),
             over=0,
@@ -186,7 +186,7 @@ class Alarms(Construct):
     def _recursion_alarms(self, functions: Mapping[str, Function]) -> None:
         for name, each in functions.items():
             if each.in_queue_loop:
-                self._bell.hang(
+                self._alarms.add(
                     f"{name.title().replace('-', '')}Dropped",
                     each.function.metric("RecursiveInvocationsDropped", statistic="Sum", period=PERIOD),
                     over=0,
@@ -202,7 +202,7 @@ class Alarms(Construct):
             "listed": _throttled("WriteThrottleEvents", {**name, "GlobalSecondaryIndexName": LIST_INDEX}),
             "due": _throttled("WriteThrottleEvents", {**name, "GlobalSecondaryIndexName": DUE_INDEX}),
         }
-        self._bell.hang(
+        self._alarms.add(
             "TableThrottles",
             cloudwatch.MathExpression(
                 # A series without events has no data, and a sum with a gap is a gap.

@@ -8,8 +8,8 @@ from constructs import Construct
 from fanfold.cdk.api_gateway import ApiGateway
 from fanfold.cdk.config import Config
 from fanfold.cdk.function import Function, Package
-from fanfold.cdk.http_api import HttpDoor
-from fanfold.cdk.rest_api import RestDoor
+from fanfold.cdk.http_api import HttpGateway
+from fanfold.cdk.rest_api import RestGateway
 from fanfold.cdk.vended import vended_log_group
 
 TIMEOUTS = {"http": Duration.seconds(29), "rest": Duration.seconds(28)}
@@ -20,7 +20,7 @@ WATCH_MB = 512
 
 
 class Api(Construct):
-    """Exposes `url` (ending in a slash), the three functions, and the `door` in front of them."""
+    """Exposes `url` (ending in a slash), the three functions, and the `gateway` in front of them."""
 
     def __init__(self, scope: Construct, name: str, *, config: Config, package: Package) -> None:
         super().__init__(scope, name)
@@ -55,16 +55,16 @@ class Api(Construct):
             reserved_concurrency=config.reserved.get("authorizer"),
         )
         self.log_group = vended_log_group(self, "AccessLogs", of="apis", package=package)
-        self.door = self._door(config)
+        self.gateway = self._gateway(config)
 
     @property
     def url(self) -> str:
         """The base URL, ending in a slash; paths of the API are relative to it."""
-        return self.door.url
+        return self.gateway.url
 
-    def _door(self, config: Config) -> ApiGateway:
+    def _gateway(self, config: Config) -> ApiGateway:
         if config.api == "rest":
-            return RestDoor(
+            return RestGateway(
                 self,
                 function=self.function,
                 watch=self.watch,
@@ -74,7 +74,7 @@ class Api(Construct):
                 burst=config.burst,
                 emulated=config.local,
             )
-        return HttpDoor(
+        return HttpGateway(
             self,
             function=self.function,
             watch=self.watch,

@@ -1,4 +1,4 @@
-"""What both flavours of the API's front door have in common: routes, metrics, how long a token's verdict is kept."""
+"""What both flavours of the API's front gateway have in common: routes, metrics, how long a token's verdict is kept."""
 
 from __future__ import annotations
 

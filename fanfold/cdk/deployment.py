@@ -161,10 +161,10 @@ class Fanfold(Construct):
             queues=self.queues,
             config=config,
             table=self.table,
-            door=self.api.door,
+            gateway=self.api.gateway,
         )
         self.dashboard = Dashboard(
-            self, "Dashboard", functions=self.functions, queues=self.queues, door=self.api.door, config=config
+            self, "Dashboard", functions=self.functions, queues=self.queues, gateway=self.api.gateway, config=config
         )
         self._outputs()
 
@@ -316,7 +316,7 @@ class Fanfold(Construct):
         """What `fanfold` reads. `Settings` is the functions' environment: a worker process takes the same."""
         told = {
             "ApiUrl": (self.api.url, "Base URL of the API; paths are relative to it"),
-            "ApiId": (self.api.door.api_id, "Id of the API, for emulators whose host names resolve nowhere"),
+            "ApiId": (self.api.gateway.api_id, "Id of the API, for emulators whose host names resolve nowhere"),
             "Table": (self.settings.table, "Name of the table"),
             "Bucket": (self.settings.bucket, "Name of the bucket"),
             "Settings": (json.dumps(self.variables), "The functions' environment, as JSON"),

@@ -58,7 +58,7 @@ class _AccessLog:
         return rest.AccessLogFormat.custom(json.dumps(ACCESS_LOG, separators=(",", ":")))
 
 
-class HttpDoor(ApiGateway):
+class HttpGateway(ApiGateway):
     """An HTTP API in front of the functions, made in `scope`. What it refuses itself has a bare JSON body."""
 
     def __init__(

@@ -15,7 +15,7 @@ from fanfold.cdk.queues import Queues
 from fanfold.service.telemetry.metrics import Metric
 
 
-def queue_alarms(bell: AlarmFactory, queues: Mapping[str, Queues], config: Config) -> None:
+def queue_alarms(alarms: AlarmFactory, queues: Mapping[str, Queues], config: Config) -> None:
     """For each class its dead letters, and each queue that its workers take from."""
     for class_name, each in queues.items():
         # Letters are taken at once, so what is in the queue alone would miss them; one that stays is hidden mostly.
@@ -29,7 +29,7 @@ def queue_alarms(bell: AlarmFactory, queues: Mapping[str, Queues], config: Confi
                 "hidden": each.dead.metric_approximate_number_of_messages_not_visible(period=PERIOD),
             },
         )
-        bell.hang(
+        alarms.add(
             f"{class_name.capitalize()}DeadLetters",
             letters,
             over=0,
@@ -37,14 +37,16 @@ def queue_alarms(bell: AlarmFactory, queues: Mapping[str, Queues], config: Confi
             says=f"Messages of class {class_name} were received too often.",
         )
         for role, queue in each.sources.items():
-            _waiting_alarm(bell, f"{class_name.capitalize()}{role.capitalize()}", class_name, role, queue, config)
+            _waiting_alarm(alarms, f"{class_name.capitalize()}{role.capitalize()}", class_name, role, queue, config)
 
 
-def _waiting_alarm(bell: AlarmFactory, name: str, class_name: str, role: str, queue: sqs.Queue, config: Config) -> None:
+def _waiting_alarm(
+    alarms: AlarmFactory, name: str, class_name: str, role: str, queue: sqs.Queue, config: Config
+) -> None:
     of_class = config.classes[class_name]
     if of_class.pool == "lambda" and config.mappings:
         limit = of_class.age_limit_seconds(role)
-        bell.hang(
+        alarms.add(
             f"{name}Age",
             age(queue),
             over=limit,
@@ -62,7 +64,7 @@ def _waiting_alarm(bell: AlarmFactory, name: str, class_name: str, role: str, qu
             "taken": queue.metric_number_of_messages_received(period=PERIOD),
         },
     )
-    bell.hang(
+    alarms.add(
         f"{name}Untaken",
         untaken,
         over=0,
@@ -72,14 +74,14 @@ def _waiting_alarm(bell: AlarmFactory, name: str, class_name: str, role: str, qu
     )
 
 
-def wait_alarms(bell: AlarmFactory, config: Config) -> None:
+def wait_alarms(alarms: AlarmFactory, config: Config) -> None:
     """Of runs that began: they waited longer than they may. The others alarm by their messages."""
     for class_name, of_class in config.classes.items():
         targets: dict[tuple[str, ...], int] = {(lane,): of_class.target_seconds(lane) for lane in of_class.lanes}
         if not config.lane_metrics:
             targets = {(): max(targets.values())}
         for lane, target in targets.items():
-            bell.hang(
+            alarms.add(
                 "".join(name.capitalize() for name in (class_name, *lane, "Wait")),
                 own(Metric.QUEUE_WAIT, class_name, *lane, service=config.stack_name, statistic="Average"),
                 over=1_000 * target,

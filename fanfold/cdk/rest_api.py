@@ -86,7 +86,7 @@ BESIDE_WATCHED = ("/v1/runs", "/v1/runs/{id}", "/v1/runs/{id}/events", "/v1/runs
 """A REST API takes the closest resource, whatever its methods: beside a watched one the greedy route counts not."""
 
 
-class RestDoor(ApiGateway):
+class RestGateway(ApiGateway):
     """A REST API in front of the functions, made in `scope`.
 
     `emulated`: no role for API Gateway's logs, which is the whole account's and which emulators need not have.

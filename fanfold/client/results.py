@@ -92,7 +92,7 @@ class BatchResult(TypedDict):
     problem: NotRequired[Refusal]
 
 
-class Fault(TypedDict):
+class StepError(TypedDict):
     """Why a step or run failed: a stable `type` for programs, a `message` for people."""
 
     type: str
@@ -115,7 +115,7 @@ class Step(TypedDict):
     started_at: str | None
     finished_at: str | None
     output: Any
-    error: Fault | None
+    error: StepError | None
     map: NotRequired[MapProgress | None]
 
 
@@ -128,7 +128,7 @@ RunSummary = TypedDict(
         "version": str,
         "status": str,
         "reason": str | None,
-        "error": Fault | None,
+        "error": StepError | None,
         "class": str,
         "lane": str,
         "tags": dict[str, str],
@@ -163,7 +163,7 @@ class Event(TypedDict):
     type: str
     step: NotRequired[str]
     attempt: NotRequired[int]
-    error: NotRequired[Fault | None]
+    error: NotRequired[StepError | None]
     delay_seconds: NotRequired[float]
     epoch: NotRequired[int]
     worker: NotRequired[str]

@@ -20,22 +20,22 @@ from fanfold.text.printable import shown
 
 def cancel(run_id: RunId, json_: JsonFlag = False) -> None:
     """Cancel a run; prints its status. What runs is told to stop and has ended within seconds."""
-    _move(lambda client: client.cancel(run_id), json_=json_)
+    _operate(lambda client: client.cancel(run_id), json_=json_)
 
 
 def pause(run_id: RunId, json_: JsonFlag = False) -> None:
     """Start no new step of a run, and let its deadlines stand still; prints its status."""
-    _move(lambda client: client.pause(run_id), json_=json_)
+    _operate(lambda client: client.pause(run_id), json_=json_)
 
 
 def resume(run_id: RunId, json_: JsonFlag = False) -> None:
     """Let a paused run go on; prints its status."""
-    _move(lambda client: client.resume(run_id), json_=json_)
+    _operate(lambda client: client.resume(run_id), json_=json_)
 
 
 def redrive(run_id: RunId, key: Key = None, json_: JsonFlag = False) -> None:
     """Let a failed or cancelled run go on from there; prints its status."""
-    _move(lambda client: client.redrive(run_id, key=key), json_=json_)
+    _operate(lambda client: client.redrive(run_id, key=key), json_=json_)
 
 
 def signal(
@@ -74,9 +74,9 @@ def fork(
         output.tell(shown(accepted["id"]))
 
 
-def _move(move: Callable[[Client], Run], *, json_: bool) -> None:
+def _operate(operation: Callable[[Client], Run], *, json_: bool) -> None:
     with output.client() as client:
-        run = move(client)
+        run = operation(client)
     if json_:
         output.emit(run)
     else:

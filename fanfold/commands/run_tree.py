@@ -12,7 +12,7 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
-from fanfold.client.results import Fault, MapProgress, Run
+from fanfold.client.results import MapProgress, Run, StepError
 from fanfold.text.printable import shown, shown_json
 
 MARKS = {
@@ -160,22 +160,22 @@ def show(run: Run, console: Console, *, now: datetime | None = None) -> None:
             began=_time(step["started_at"]),
             ended=_time(step["finished_at"]),
             # The error of an attempt that was made good is no news any more.
-            note=_fault(step["error"]) if step["error"] and step["status"] != "succeeded" else "",
+            note=_error_text(step["error"]) if step["error"] and step["status"] != "succeeded" else "",
             map=step.get("map"),
         )
         for name, step in run["steps"].items()
     }
     console.print(tree(head, steps, now=now))
     if run["error"]:
-        console.print(Text(f"  {_fault(run['error'])}", "red"), soft_wrap=True)
+        console.print(Text(f"  {_error_text(run['error'])}", "red"), soft_wrap=True)
     if run["output"] is not None:
         console.print("  output:", end=" ")
         text = shown_json(json.dumps(run["output"], indent=2, ensure_ascii=False))
         console.print(JSONHighlighter()(Text(text)), soft_wrap=True)
 
 
-def _fault(fault: Fault) -> str:
-    return shown(f"{fault['type']}: {fault['message']}")
+def _error_text(error: StepError) -> str:
+    return shown(f"{error['type']}: {error['message']}")
 
 
 def _time(text: str | None) -> datetime | None:

@@ -92,8 +92,8 @@ async def _damage(services: Services, key: RunKey, run: Run, *, now: datetime) -
     except Unreadable as error:
         return error
     except NotFound as error:
-        standing = await services.runs.get(key, now=now)
-        if standing is not None and standing.version == run.version:
+        current = await services.runs.get(key, now=now)
+        if current is not None and current.version == run.version:
             return Unreadable(str(error))
     return None
 

@@ -12,7 +12,7 @@ from fanfold.doctor.finding import Check, Finding
 
 HOURS = 3
 LEAST = 10
-"""A burst throttles a few calls while Lambda scales; that is no fault (the alarm knows the same number)."""
+"""A burst throttles a few calls while Lambda scales; which is normal (the alarm knows the same number)."""
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:

@@ -50,14 +50,14 @@ def _plain(value: object) -> bool:
 
 
 def _put_back(space: dict[str, Any], name: str, value: Any) -> None:
-    standing = space.get(name)
-    if standing is value or name.startswith("__"):
+    existing = space.get(name)
+    if existing is value or name.startswith("__"):
         return
-    match standing:
-        case list() | bytearray() if type(standing) is type(value):
-            standing[:] = value
-        case dict() | set() if type(standing) is type(value):
-            standing.clear()
-            standing.update(value)
+    match existing:
+        case list() | bytearray() if type(existing) is type(value):
+            existing[:] = value
+        case dict() | set() if type(existing) is type(value):
+            existing.clear()
+            existing.update(value)
         case _:
             space[name] = value

@@ -69,17 +69,17 @@ async def put_and_recognise(services: Services, commit: Commit) -> None:
         await put(services, commit)
     except Unanswered:
         key = RunKey(tenant=commit.run.tenant, run_id=commit.run.id)
-        standing = await services.runs.get(key, now=services.clock.now())
-        if standing is None or standing.write_id != commit.run.write_id:
+        recorded = await services.runs.get(key, now=services.clock.now())
+        if recorded is None or recorded.write_id != commit.run.write_id:
             raise
 
 
-async def which_of(services: Services, commits: Sequence[Commit], standing: Run) -> Commit | None:
+async def which_of(services: Services, commits: Sequence[Commit], recorded: Run) -> Commit | None:
     """Which of these puts the record that stands goes back to, if any. Each of them was signed (`RecordWriter`)."""
-    done = next((commit for commit in commits if commit.is_in(standing)), None)
-    if done is None and any(commit.first and commit.first.seq <= standing.sealed.last_seq for commit in commits):
+    done = next((commit for commit in commits if commit.is_in(recorded)), None)
+    if done is None and any(commit.first and commit.first.seq <= recorded.sealed.last_seq for commit in commits):
         # Its holder may have sealed the entry away meanwhile.
-        whole = merged(standing, await services.runs.segments(standing))
+        whole = merged(recorded, await services.runs.segments(recorded))
         done = next((commit for commit in commits if commit.is_in(whole)), None)
     return done
 

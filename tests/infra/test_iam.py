@@ -214,8 +214,8 @@ class Story:
         self.settings = self.api.services.settings
 
     def call(self, method: str, path: str, body: Any = None, *, expect: int | None = None, **given: Any) -> Any:
-        door = self.watch if method == "GET" and WATCHED.match(path) else self.api
-        answer = door.app(door.event(method, path, body, **given), None)
+        gateway = self.watch if method == "GET" and WATCHED.match(path) else self.api
+        answer = gateway.app(gateway.event(method, path, body, **given), None)
         if expect is None:
             assert answer["statusCode"] < 400, (path, answer)
         else:

@@ -74,9 +74,9 @@ class MemoryRunStore:
         item, item_bytes = self._encode(run)
         stored = self._rows.get(key)
         old = None if stored is None else self._standing(key, stored)
-        standing = None if old is None or expired(old, now) else old
-        if not holds(condition, standing):
-            raise Conflict(standing and self._decode(stored))
+        current = None if old is None or expired(old, now) else old
+        if not holds(condition, current):
+            raise Conflict(current and self._decode(stored))
         self._rows[key] = item
         if self._codec is not None:
             self._put[key] = (copy(item), run)
@@ -242,15 +242,15 @@ def expired(run: Run, now: datetime) -> bool:
     return run.terminal and run.expires_at is not None and run.expires_at < now
 
 
-def holds(condition: Condition, standing: Run | None) -> bool:
+def holds(condition: Condition, current: Run | None) -> bool:
     """Whether a put under this condition may replace what stands (None: absent or expired)."""
     match condition:
         case IfAbsent():
-            return standing is None
+            return current is None
         case FirstClaim(submission=submission):
-            return standing is None or (standing.version == 1 and standing.submission == submission)
+            return current is None or (current.version == 1 and current.submission == submission)
         case IfVersion(version=version, submission=submission):
-            return standing is not None and (standing.version, standing.submission) == (version, submission)
+            return current is not None and (current.version, current.submission) == (version, submission)
 
 
 def bucket_of(run: Run) -> str:

@@ -23,8 +23,8 @@ def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
             )
         ],
         [
-            graph("Requests", facts.door.requests, *facts.door.errors, width=6, unit="in 5 min"),
-            graph("Answered within", *(facts.door.latency(p) for p in ("p50", "p95", "p99")), width=6, unit="ms"),
+            graph("Requests", facts.gateway.requests, *facts.gateway.errors, width=6, unit="in 5 min"),
+            graph("Answered within", *(facts.gateway.latency(p) for p in ("p50", "p95", "p99")), width=6, unit="ms"),
             graph(
                 "Runs accepted",
                 *(facts.own(Metric.RUNS_ACCEPTED, name) for name in facts.classes),

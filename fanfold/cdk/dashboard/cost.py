@@ -71,7 +71,7 @@ def _limits(facts: Facts) -> Mapping[str, Terms]:
             "fetched": (own(Metric.BUCKET_READS), prices.BUCKET_READ),
         },
         "maps": {"batches": (own(Metric.MAP_BATCHES), prices.MAP_BATCH)},
-        "api": {"requests": (facts.door.requests, prices.API_REQUEST[facts.config.api])},
+        "api": {"requests": (facts.gateway.requests, prices.API_REQUEST[facts.config.api])},
     }
 
 

@@ -27,7 +27,7 @@ class Facts:
     config: Config
     functions: Mapping[str, Function]
     queues: Mapping[str, Queues]
-    door: ApiGateway
+    gateway: ApiGateway
 
     @property
     def classes(self) -> Sequence[str]:

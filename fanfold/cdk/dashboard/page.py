@@ -28,11 +28,11 @@ class Dashboard(Construct):
         *,
         functions: Mapping[str, Function],
         queues: Mapping[str, Queues],
-        door: ApiGateway,
+        gateway: ApiGateway,
         config: Config,
     ) -> None:
         super().__init__(scope, name)
-        facts = Facts(config=config, functions=functions, queues=queues, door=door)
+        facts = Facts(config=config, functions=functions, queues=queues, gateway=gateway)
         page = cloudwatch.Dashboard(
             self,
             "Page",

@@ -52,15 +52,15 @@ async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[in
     keys = {position: key for position, one in enumerate(asked) if (key := run_key(one)) is not None}
     if not keys:
         return {}
-    standing = await submitter.runs.get_many(list(keys.values()), now=submitter.clock.now())
+    recorded = await submitter.runs.get_many(list(keys.values()), now=submitter.clock.now())
 
     async def found(position: int) -> Submitted:
-        row = standing[keys[position]]
+        row = recorded[keys[position]]
         if isinstance(row, Unreadable):
             raise row
         return replay(row, asked[position])
 
-    return await _each({position: position for position, key in keys.items() if key in standing}, found)
+    return await _each({position: position for position, key in keys.items() if key in recorded}, found)
 
 
 async def _sent(submitter: Submitter, prepared: Mapping[int, Prepared]) -> dict[int, Outcome]:

@@ -78,11 +78,11 @@ class Control:
                 tried.append(commit)
                 await put(self._services, commit)
             except Conflict as conflict:
-                standing = conflict.current or await self._read(run)
+                recorded = conflict.current or await self._read(run)
             except Unanswered as unanswered:
-                error, standing = unanswered, await self._read(run)
+                error, recorded = unanswered, await self._read(run)
             except InfrastructureError as refused:
-                error, standing = refused, run
+                error, recorded = refused, run
             except LimitExceeded:
                 if writer.all_of_it:
                     raise
@@ -90,16 +90,16 @@ class Control:
                 continue
             else:
                 return await self._followed(tried[-1])
-            if standing is None or standing.submission != run.submission:
+            if recorded is None or recorded.submission != run.submission:
                 raise NotFound(f"there is no run {run.id!r} any more")
-            done = await which_of(self._services, tried, standing)
+            done = await which_of(self._services, tried, recorded)
             if done is not None:
                 return await self._followed(done)
             if clock.monotonic() + pause > until:
                 raise error or Unanswered("the run was written by others all the time")
             await clock.sleep(pause)
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
-            run = standing
+            run = recorded
 
     async def _read(self, run: Run) -> Run | None:
         key = RunKey(tenant=run.tenant, run_id=run.id)
@@ -110,6 +110,6 @@ class Control:
         assert done.first is not None, "every move is told of in the journal"
         run = done.run
         facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
-        logger().info("an operator's move", extra={**facts, "did": str(done.first.type)})
+        logger().info("an operation", extra={**facts, "did": str(done.first.type)})
         await follow(self._services, done)
         return Done(run=run, changed=True, seq=done.first.seq)

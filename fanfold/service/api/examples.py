@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from fanfold.engine.errors import NotFound, QueueFull, Unavailable, WrongState
-from fanfold.engine.errors import ValidationIssue as Fault
+from fanfold.engine.errors import NotFound, QueueFull, Unavailable, ValidationIssue, WrongState
 from fanfold.service.api.problems import (
     INTERNAL,
     Problem,
@@ -127,7 +126,7 @@ PROBLEMS: Final[Mapping[int, Problem]] = {
     404: problem_of(NotFound(f"there is no run {_ID!r}")),
     409: problem_of(WrongState("cancel", "succeeded")),
     413: too_large("the body is over 5,000,000 bytes").problem,
-    422: invalid_body((Fault(pointer="/workflow", detail="it is missing"),)).problem,
+    422: invalid_body((ValidationIssue(pointer="/workflow", detail="it is missing"),)).problem,
     429: problem_of(QueueFull("model", limit=10_000, retry_after_seconds=7, drain_per_second=4.0)),
     500: INTERNAL,
     503: problem_of(Unavailable("dynamodb")),

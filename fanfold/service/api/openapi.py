@@ -26,7 +26,7 @@ _Mode = Literal["validation", "serialization"]
 _TAGS = {
     "workflows": "Documents and their versions.",
     "runs": "Submit, read, list and watch them.",
-    "moves": "What an operator, or another program, does with a run.",
+    "operations": "Operations on a run: cancel, pause, resume, signal, redrive, fork.",
     "service": "How it is, and how full.",
 }
 """The sections that documentation pages show the calls in."""
@@ -65,7 +65,7 @@ def document(calls: Sequence[Call], *, version: str) -> dict[str, Any]:
 def _tag(call: Call) -> str:
     noun = call.path.split("/")[2]
     if noun in ("runs", "stream"):
-        return "moves" if call.method == "POST" and "{id}" in call.path else "runs"
+        return "operations" if call.method == "POST" and "{id}" in call.path else "runs"
     return "workflows" if noun == "workflows" else "service"
 
 

@@ -22,9 +22,9 @@ from fanfold.engine.errors import (
     QueueFull,
     SignalsFull,
     Unreadable,
+    ValidationIssue,
     WrongState,
 )
-from fanfold.engine.errors import ValidationIssue as Fault
 
 PROBLEM_JSON = "application/problem+json"
 UNAVAILABLE_RETRY_SECONDS = 2
@@ -33,13 +33,13 @@ UNAVAILABLE_RETRY_SECONDS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What a problem answer says. `faults` point into the document, `parameter` names a query parameter or header."""
+    """What a problem answer says. `issues` point into the document, `parameter` names a query parameter or header."""
 
     slug: str
     title: str
     status: int
     detail: str
-    faults: Sequence[Fault] = ()
+    issues: Sequence[ValidationIssue] = ()
     parameter: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     estimate: Estimate | None = None
@@ -52,8 +52,8 @@ class Problem:
             "status": self.status,
             "detail": self.detail,
         }
-        if self.faults:
-            content["errors"] = [{"pointer": f.pointer, "detail": f.detail} for f in self.faults]
+        if self.issues:
+            content["errors"] = [{"pointer": f.pointer, "detail": f.detail} for f in self.issues]
         if self.parameter is not None:
             content["parameter"] = self.parameter
         if self.estimate is not None:
@@ -78,15 +78,15 @@ def malformed(detail: str, *, slug: str = "malformed-json") -> Refused:
     return Refused(Problem(slug=slug, title="The body can't be read", status=400, detail=detail))
 
 
-def invalid_body(faults: Sequence[Fault], *, title: str = "The request is invalid") -> Refused:
-    """422: the body is readable and wrong; every fault at once."""
-    detail = "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in faults[:3])
-    return Refused(Problem(slug="invalid-document", title=title, status=422, detail=detail, faults=faults))
+def invalid_body(issues: Sequence[ValidationIssue], *, title: str = "The request is invalid") -> Refused:
+    """422: the body is readable and wrong; every issue at once."""
+    detail = "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in issues[:3])
+    return Refused(Problem(slug="invalid-document", title=title, status=422, detail=detail, issues=issues))
 
 
-def invalid_workflow(faults: Sequence[Fault]) -> Refused:
+def invalid_workflow(issues: Sequence[ValidationIssue]) -> Refused:
     """422: a workflow document that can't be registered."""
-    return invalid_body(faults, title="The workflow is invalid")
+    return invalid_body(issues, title="The workflow is invalid")
 
 
 def invalid_parameter(name: str, detail: str, *, status: int = 422) -> Refused:
@@ -120,9 +120,9 @@ def unauthorized(detail: str) -> Refused:
     )
 
 
-def forbidden(detail: str, *, faults: Sequence[Fault] = ()) -> Refused:
+def forbidden(detail: str, *, issues: Sequence[ValidationIssue] = ()) -> Refused:
     """403."""
-    return Refused(Problem(slug="forbidden", title="Not allowed", status=403, detail=detail, faults=faults))
+    return Refused(Problem(slug="forbidden", title="Not allowed", status=403, detail=detail, issues=issues))
 
 
 def no_route(path: str) -> Refused:
@@ -184,7 +184,7 @@ def problem_of(error: Exception) -> Problem:
         case NotFound():
             return Problem(slug="not-found", title="Not found", status=404, detail=str(error))
         case LaneDenied():
-            return forbidden(str(error), faults=(Fault(pointer=error.pointer, detail=str(error)),)).problem
+            return forbidden(str(error), issues=(ValidationIssue(pointer=error.pointer, detail=str(error)),)).problem
         case KeyReused():
             return Problem(slug="key-reused", title="The idempotency key came before", status=409, detail=str(error))
         case WrongState() | SignalsFull():

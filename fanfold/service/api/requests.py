@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from fanfold.engine.errors import ValidationIssue as Fault
+from fanfold.engine.errors import ValidationIssue
 from fanfold.engine.payload import MAX_DEPTH, Json, deeper_than, parse
 from fanfold.service.api.problems import invalid_body, invalid_parameter, malformed, too_large
 from fanfold.service.api.request_models import Incoming
@@ -129,17 +129,17 @@ def check_depth(value: Json) -> None:
 
 
 def body_as(model: type[Model], request: Request) -> Model:
-    """The JSON body as a model; refused with every fault at once."""
+    """The JSON body as a model; refused with every issue at once."""
     return value_as(model, request.json())
 
 
 def value_as(model: type[Model], value: Json) -> Model:
-    """A JSON value as a model; refused with every fault at once, with pointers into the value."""
+    """A JSON value as a model; refused with every issue at once, with pointers into the value."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
         raise invalid_body(
-            [Fault(pointer=pointer(e["loc"]), detail=_sentence(e)) for e in error.errors(include_url=False)]
+            [ValidationIssue(pointer=pointer(e["loc"]), detail=_sentence(e)) for e in error.errors(include_url=False)]
         ) from error
 
 

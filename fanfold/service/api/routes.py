@@ -38,7 +38,7 @@ from fanfold.service.api.responses import Answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of the API. `handler` takes the desk, the caller, the request and the path's parameters.
+    """One call of the API. `handler` takes the context, the caller, the request and the path's parameters.
 
     A call without a `scope` needs no token, and its handler takes no caller. One that is `streamed`
     answers server-sent events too, or (without `answers`) nothing else.

@@ -54,11 +54,11 @@ async def _standing(services: Services, run: Run, read: Callable[[Run], Awaitabl
         except NotFound:
             # The record was replaced by another submission's, or is gone: go by what stands now.
             key = RunKey(tenant=run.tenant, run_id=run.id)
-            standing = await services.runs.get(key, now=services.clock.now())
-            if standing is None:
+            recorded = await services.runs.get(key, now=services.clock.now())
+            if recorded is None:
                 raise
-            if (standing.submission, standing.version) == (run.submission, run.version):
+            if (recorded.submission, recorded.version) == (run.submission, run.version):
                 # Nobody has written it: what it names is not there any more.
                 raise Unreadable(f"a part of the record of run {run.id} is lost") from None
-            run = standing
+            run = recorded
     raise Unavailable(f"the record of run {run.id} changed under its reader, again and again")

@@ -116,9 +116,9 @@ class Submitter:
         """
         key = run_key(asked)
         if key is not None:
-            standing = await self.runs.get(key, now=self.clock.now())
-            if standing is not None:
-                return replay(standing, asked)
+            recorded = await self.runs.get(key, now=self.clock.now())
+            if recorded is not None:
+                return replay(recorded, asked)
         prepared = await self.prepare(asked, await self.workflow(asked))
         error: NotSent | None = None
         try:
@@ -210,15 +210,15 @@ class Submitter:
                 await self._give_back(prepared.queue.class_name, prepared.slot, since=prepared.run.created_at)
             raise error
         run = prepared.run
-        standing = await self._create(run)
-        if standing is None or standing.submission == run.submission:
+        recorded = await self._create(run)
+        if recorded is None or recorded.submission == run.submission:
             # The row is ours; where a worker was faster than this put, its record is the news.
             count(Metric.RUNS_ACCEPTED, of=(run.class_name,))
             logger().debug("accepted", extra={"run_id": run.id, "version": 1, "workflow": run.workflow})
-            return Submitted(run=standing or run, replayed=False, estimate=prepared.estimate)
+            return Submitted(run=recorded or run, replayed=False, estimate=prepared.estimate)
         # Two submits with one key at once: the other's row stands, our envelope is void at its claim.
         await self._give_back(prepared.queue.class_name, prepared.slot, since=prepared.run.created_at)
-        return replay(standing, prepared.asked)
+        return replay(recorded, prepared.asked)
 
     async def _stored(self, value: Value, key: str) -> Value:
         if isinstance(value, BlobRef):
@@ -245,11 +245,11 @@ class Submitter:
             try:
                 await self.runs.put(run, IfAbsent(), now=self.clock.now())
             except Conflict as conflict:
-                standing = conflict.current or await self.runs.get(
+                recorded = conflict.current or await self.runs.get(
                     RunKey(tenant=run.tenant, run_id=run.id), now=self.clock.now()
                 )
-                if isinstance(standing, Run):
-                    return standing
+                if isinstance(recorded, Run):
+                    return recorded
                 error: InfrastructureError = Unanswered("the row in the way was gone when it was read")
             except InfrastructureError as refused:
                 error = refused
@@ -299,9 +299,9 @@ def _id_of(seed: bytes) -> str:
     return "r" + base64.b32encode(hashlib.sha256(seed).digest()).decode("ascii")[:25].lower()
 
 
-def replay(standing: Run, asked: Submission) -> Submitted:
+def replay(recorded: Run, asked: Submission) -> Submitted:
     """The run that an earlier submission with this key made. Raises `KeyReused` when that had another body."""
-    if standing.request_hash != asked.request_hash:
+    if recorded.request_hash != asked.request_hash:
         raise KeyReused("this idempotency key came before, with another body")
     count(Metric.DUPLICATES)
-    return Submitted(run=standing, replayed=True)
+    return Submitted(run=recorded, replayed=True)

@@ -211,8 +211,8 @@ def _map(state: MapState, progress: Progress | None) -> MapView:
     )
 
 
-def _error(fault: Failure | None) -> ErrorView | None:
-    return None if fault is None else ErrorView(type=fault.type, message=fault.message)
+def _error(failure: Failure | None) -> ErrorView | None:
+    return None if failure is None else ErrorView(type=failure.type, message=failure.message)
 
 
 def _fields(view: RunSummary) -> dict[str, Any]:

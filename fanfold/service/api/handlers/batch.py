@@ -20,30 +20,30 @@ from fanfold.service.api.tickets import Tickets
 from fanfold.service.telemetry.reporting import logger
 
 
-async def submit(desk: Context, caller: Caller, request: Request) -> Answer:
+async def submit(context: Context, caller: Caller, request: Request) -> Answer:
     """Accept up to 100 runs. What is wrong with one is its own result and spoils no other.
 
     With an `Idempotency-Key`, run i has the key `key/i`: a repeat of the batch takes up what is missing.
     """
     key = request.idempotency_key()
     items: list[Json] = list(body_as(BatchBody, request).runs)
-    tickets = await desk.tickets.open()
+    tickets = await context.tickets.open()
     outcomes: dict[int, Outcome] = {}
     asked: dict[int, Submission] = {}
     for position, item in enumerate(items):
         try:
-            asked[position] = _submission(desk, caller, item, None if key is None else f"{key}/{position}")
+            asked[position] = _submission(context, caller, item, None if key is None else f"{key}/{position}")
         except Refused as refused:
             outcomes[position] = refused
-    submitted = await submit_many(desk.submitter, list(asked.values()))
+    submitted = await submit_many(context.submitter, list(asked.values()))
     outcomes |= dict(zip(asked, submitted, strict=True))
     results = [_result(outcomes[position], tickets if caller.reads else None) for position in range(len(items))]
     return Answer(content=BatchResults(results=results), spill_prefix=f"{caller.tenant}/lists")
 
 
-def _submission(desk: Context, caller: Caller, item: Json, key: str | None) -> Submission:
+def _submission(context: Context, caller: Caller, item: Json, key: str | None) -> Submission:
     """One run of the batch. Raises `Refused`."""
-    desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
+    context.rate.take(caller.tenant, monotonic=context.services.clock.monotonic())
     body = value_as(SubmitBody, item)
     return submission_of(body, caller, sent=item, key=key)
 

@@ -120,7 +120,7 @@ class Context:
 
 
 def context_of(services: Services) -> Context:
-    """A desk on these services, with nothing remembered yet."""
+    """A context on these services, with nothing remembered yet."""
     settings = services.settings
     workflows = WorkflowCache(services.catalog, settings.classes, aside=services.aside)
     submitter = Submitter.on(services, workflows)

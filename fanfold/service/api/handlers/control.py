@@ -32,49 +32,51 @@ INLINE_SIGNAL_BYTES = 1024
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
-async def cancel(desk: Context, caller: Caller, request: Request, *, id: str) -> Answer:
+async def cancel(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
     """Cancel a run. A running one is told at its next renewal at the latest, and has then ended within seconds."""
-    return await _moved(desk, caller, await desk.run(caller.tenant, id), CancelAsked(by=caller.owner))
+    return await _moved(context, caller, await context.run(caller.tenant, id), CancelAsked(by=caller.owner))
 
 
-async def pause(desk: Context, caller: Caller, request: Request, *, id: str) -> Answer:
+async def pause(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
     """Pause a run: no new step starts, deadlines stand still; what runs goes on to its end."""
-    return await _moved(desk, caller, await desk.run(caller.tenant, id), PauseAsked(by=caller.owner))
+    return await _moved(context, caller, await context.run(caller.tenant, id), PauseAsked(by=caller.owner))
 
 
-async def resume(desk: Context, caller: Caller, request: Request, *, id: str) -> Answer:
+async def resume(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
     """Let a paused run go on. Its deadlines move by the length of the pause, those of `until` do not."""
-    return await _moved(desk, caller, await desk.run(caller.tenant, id), ResumeAsked(by=caller.owner))
+    return await _moved(context, caller, await context.run(caller.tenant, id), ResumeAsked(by=caller.owner))
 
 
-async def redrive(desk: Context, caller: Caller, request: Request, *, id: str) -> Answer:
+async def redrive(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
     """Let a failed or cancelled run go on from there; what succeeded keeps its result."""
     keyed = _keyed(request, Operation.REDRIVE, "", None)
-    return await _moved(desk, caller, await desk.run(caller.tenant, id), RedriveAsked(by=caller.owner, keyed=keyed))
+    return await _moved(
+        context, caller, await context.run(caller.tenant, id), RedriveAsked(by=caller.owner, keyed=keyed)
+    )
 
 
-async def signal(desk: Context, caller: Caller, request: Request, *, id: str, name: str) -> Answer:
+async def signal(context: Context, caller: Caller, request: Request, *, id: str, name: str) -> Answer:
     """Give a run a signal, with any JSON as its payload: the output of the wait that takes it."""
     if not _NAME.fullmatch(name):
         raise invalid_parameter("name", "a signal's name is a-z, then up to 62 of a-z, 0-9, _ and -")
     value = request.json() if request.body.strip() else None
-    run = await desk.run(caller.tenant, id)
+    run = await context.run(caller.tenant, id)
     move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name, value))
     # A repeat is answered as the first was, whatever has become of the run; nothing is stored for what is refused.
     if replayed(run, move) is None:
-        check_signal(run, await desk.workflows.of(run), name)
-        move = replace(move, payload=await _stored(desk, run, value))
-    done = await desk.control.carry_out(run, move)
+        check_signal(run, await context.workflows.of(run), name)
+        move = replace(move, payload=await _stored(context, run, value))
+    done = await context.control.carry_out(run, move)
     return _answer(done.changed, SignalReceipt(seq=done.seq), keyed=move.keyed is not None)
 
 
-async def fork(desk: Context, caller: Caller, request: Request, *, id: str) -> Answer:
+async def fork(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
     """Start a new run that takes over everything of this one that is not downstream of `from_step`."""
     key = request.idempotency_key()
-    desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
+    context.rate.take(caller.tenant, monotonic=context.services.clock.monotonic())
     sent = request.json()
     body = value_as(ForkBody, sent)
-    tickets = await desk.tickets.open()
+    tickets = await context.tickets.open()
     asked = Fork(
         from_step=body.from_step,
         version=body.version,
@@ -84,16 +86,16 @@ async def fork(desk: Context, caller: Caller, request: Request, *, id: str) -> A
         key=key,
         bound=caller.bound,
     )
-    done = await desk.forker.fork(await desk.run(caller.tenant, id), asked)
+    done = await context.forker.fork(await context.run(caller.tenant, id), asked)
     answer = views.accepted(done.run, tickets if caller.reads else None, done.estimate)
     headers = {"Location": answer.links.here} | ({"Idempotent-Replayed": "true"} if done.replayed else {})
     return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
 
 
-async def _moved(desk: Context, caller: Caller, run: Run, move: Move) -> Answer:
+async def _moved(context: Context, caller: Caller, run: Run, move: Move) -> Answer:
     """202 with the run as it is now, as far as the caller may read it; 200 when it was so before."""
-    done = await desk.control.carry_out(run, move)
-    answer = await shown(desk, caller, done.run)
+    done = await context.control.carry_out(run, move)
+    answer = await shown(context, caller, done.run)
     keyed = isinstance(move, RedriveAsked) and move.keyed is not None
     return _answer(done.changed, answer.content, keyed=keyed, spill_prefix=answer.spill_prefix)
 
@@ -116,7 +118,7 @@ def _short(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:24]
 
 
-async def _stored(desk: Context, run: Run, value: Json) -> Value:
+async def _stored(context: Context, run: Run, value: Json) -> Value:
     try:
         data = dump_payload(value)
     except (ValueError, TypeError) as error:
@@ -127,4 +129,4 @@ async def _stored(desk: Context, run: Run, value: Json) -> Value:
         return value
     # The same payload is the same object, however often it comes: a move that is lost after all leaves one at most.
     name = f"signals/{hashlib.sha256(data).hexdigest()}"
-    return await desk.services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)
+    return await context.services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)

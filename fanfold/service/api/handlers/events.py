@@ -29,23 +29,23 @@ class _Part:
     content: EventList
 
 
-async def listing(desk: Context, caller: Caller, request: Request, *, id: str) -> Answer:
+async def listing(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
     """A run's events after `after`; with `wait`, as soon as there is one.
 
     `Accept: text/event-stream` makes it server-sent events, which wait by themselves, go on from
     `Last-Event-ID`, and close with `event: end` when the run has ended.
     """
     if sse.wanted(request.headers.get("accept", "")):
-        return await _stream(desk, caller.tenant, id, request)
+        return await _stream(context, caller.tenant, id, request)
     query = query_as(EventsQuery, request)
-    part = await _read(desk, caller.tenant, id, after=query.after, limit=query.limit, wait_seconds=query.wait)
+    part = await _read(context, caller.tenant, id, after=query.after, limit=query.limit, wait_seconds=query.wait)
     return Answer(content=part.content, spill_prefix=f"{part.run.tenant}/{part.run.id}/{part.run.submission}")
 
 
-async def stream(desk: Context, request: Request, *, ticket: str) -> Answer:
+async def stream(context: Context, request: Request, *, ticket: str) -> Answer:
     """The run a ticket (`links.stream`) is for, as server-sent events. Needs no token: for a browser's EventSource."""
-    key = (await desk.tickets.open()).open(ticket)
-    answer = await _stream(desk, key.tenant, key.run_id, request)
+    key = (await context.tickets.open()).open(ticket)
+    answer = await _stream(context, key.tenant, key.run_id, request)
     # The ticket alone is the right to read this, and nothing else of the caller counts: any page may have it.
     return Answer(
         content=answer.content,
@@ -54,12 +54,12 @@ async def stream(desk: Context, request: Request, *, ticket: str) -> Answer:
     )
 
 
-async def _stream(desk: Context, tenant: str, run_id: str, request: Request) -> Answer:
+async def _stream(context: Context, tenant: str, run_id: str, request: Request) -> Answer:
     query = query_as(EventsQuery, request)
-    clock = desk.services.clock
+    clock = context.services.clock
     asked = clock.monotonic()
     part = await _read(
-        desk,
+        context,
         tenant,
         run_id,
         after=_last_seen(request, query.after),
@@ -74,11 +74,11 @@ async def _stream(desk: Context, tenant: str, run_id: str, request: Request) -> 
     )
 
 
-async def _read(desk: Context, tenant: str, run_id: str, *, after: int, limit: int, wait_seconds: float) -> _Part:
-    run = await desk.run_once(
+async def _read(context: Context, tenant: str, run_id: str, *, after: int, limit: int, wait_seconds: float) -> _Part:
+    run = await context.run_once(
         tenant, run_id, until=lambda run: run.terminal or run.last_seq > after, wait_seconds=wait_seconds
     )
-    run, chosen = await page(desk.services, run, after=after, limit=limit)
+    run, chosen = await page(context.services, run, after=after, limit=limit)
     last_seq = chosen[-1].seq if chosen else min(after, run.last_seq)
     return _Part(
         run=run,

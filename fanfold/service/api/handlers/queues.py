@@ -13,21 +13,21 @@ from fanfold.service.api.responses import Answer
 from fanfold.service.settings import ClassSettings
 
 
-async def listing(desk: Context, caller: Caller, request: Request) -> Answer:
+async def listing(context: Context, caller: Caller, request: Request) -> Answer:
     """Every class: `queued` is exact (slots taken), the lanes' numbers are SQS's approximations."""
-    classes = desk.services.settings.classes
-    queues = await asyncio.gather(*(_queue(desk, name, settings) for name, settings in classes.items()))
+    classes = context.services.settings.classes
+    queues = await asyncio.gather(*(_queue(context, name, settings) for name, settings in classes.items()))
     return Answer(content=QueueList(queues=list(queues)))
 
 
-async def _queue(desk: Context, class_name: str, settings: ClassSettings) -> QueueView:
+async def _queue(context: Context, class_name: str, settings: ClassSettings) -> QueueView:
     names = [QueueName(class_name=class_name, role=lane) for lane in settings.lanes]
     load, depths = await asyncio.gather(
-        desk.services.slots.load(class_name),
-        asyncio.gather(*(desk.services.queue.depth(name) for name in names)),
+        context.services.slots.load(class_name),
+        asyncio.gather(*(context.services.queue.depth(name) for name in names)),
     )
     oldest = load.oldest_accepted_at
-    age = None if oldest is None else max(0.0, (desk.services.clock.now() - oldest).total_seconds())
+    age = None if oldest is None else max(0.0, (context.services.clock.now() - oldest).total_seconds())
     return QueueView(
         class_name=class_name,
         lanes={

@@ -19,15 +19,15 @@ from fanfold.service.api.submit import Submission
 from fanfold.service.maps import Maps
 
 
-async def submit(desk: Context, caller: Caller, request: Request) -> Answer:
+async def submit(context: Context, caller: Caller, request: Request) -> Answer:
     """Accept a run. With an `Idempotency-Key`, a repeat of the same body answers 200 with the run of the first."""
     key = request.idempotency_key()
-    desk.rate.take(caller.tenant, monotonic=desk.services.clock.monotonic())
+    context.rate.take(caller.tenant, monotonic=context.services.clock.monotonic())
     sent = request.json()
     body = value_as(SubmitBody, sent)
     # Before anything is accepted: a run must not be refused after it was for want of a link.
-    tickets = await desk.tickets.open()
-    done = await desk.submitter.submit(submission_of(body, caller, sent=sent, key=key))
+    tickets = await context.tickets.open()
+    done = await context.submitter.submit(submission_of(body, caller, sent=sent, key=key))
     answer = views.accepted(done.run, tickets if caller.reads else None, done.estimate)
     headers = {"Location": answer.links.here}
     if done.replayed:
@@ -51,53 +51,53 @@ def submission_of(body: SubmitBody, caller: Caller, *, sent: Json, key: str | No
     )
 
 
-async def show(desk: Context, caller: Caller, request: Request, *, id: str) -> Answer:
+async def show(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
     """A run, as it is or (`wait`) as soon as it has ended."""
     query = query_as(RunQuery, request)
-    run = await desk.run_once(caller.tenant, id, until=lambda run: run.terminal, wait_seconds=query.wait)
-    return await shown(desk, caller, run, query)
+    run = await context.run_once(caller.tenant, id, until=lambda run: run.terminal, wait_seconds=query.wait)
+    return await shown(context, caller, run, query)
 
 
-async def shown(desk: Context, caller: Caller, run: Run, query: RunQuery | None = None) -> Answer:
+async def shown(context: Context, caller: Caller, run: Run, query: RunQuery | None = None) -> Answer:
     """The answer that shows a run as `query` wants it, and as the caller may see it."""
     query = query or RunQuery()
-    run = await whole(desk.services, run)
+    run = await whole(context.services, run)
     content = await views.run_view(
         run,
-        payloads=views.Payloads(blobs=desk.services.blobs, inline=query.inline),
-        tickets=await desk.tickets.open(),
-        step_names=await _step_names(desk, run),
-        progress=await Maps(desk.services).progress(run) if query.progress else {},
+        payloads=views.Payloads(blobs=context.services.blobs, inline=query.inline),
+        tickets=await context.tickets.open(),
+        step_names=await _step_names(context, run),
+        progress=await Maps(context.services).progress(run) if query.progress else {},
         only=None if query.steps is None else frozenset() if query.steps == ["none"] else frozenset(query.steps),
     )
     return Answer(content=content if caller.reads else views.without_content(content), spill_prefix=_prefix(run))
 
 
-async def listing(desk: Context, caller: Caller, request: Request) -> Answer:
+async def listing(context: Context, caller: Caller, request: Request) -> Answer:
     """Runs, newest first. A page may hold fewer than `limit` and still have a `next_cursor`."""
     query = query_as(RunsQuery, request)
     filters = Filters(
         statuses=frozenset(query.status), workflows=frozenset(query.workflow), tags=tuple(map(_tag, query.tag))
     )
     found = await page(
-        desk.services.runs,
+        context.services.runs,
         caller.tenant,
         filters,
         limit=query.limit,
         cursor=query.cursor,
-        now=desk.services.clock.now(),
+        now=context.services.clock.now(),
     )
-    tickets = await desk.tickets.open()
+    tickets = await context.tickets.open()
     content = RunList(
         runs=[views.listed(run, cursor, tickets) for run, cursor in found.runs], next_cursor=found.next_cursor
     )
     return Answer(content=content, spill_prefix=f"{caller.tenant}/lists")
 
 
-async def _step_names(desk: Context, run: Run) -> tuple[str, ...]:
+async def _step_names(context: Context, run: Run) -> tuple[str, ...]:
     """The steps of a run's workflow: its record has only those that something has happened to."""
     try:
-        workflow = await desk.workflows.of(run)
+        workflow = await context.workflows.of(run)
     except Unreadable:
         return ()  # the record is what counts; a run can be shown without its document
     return tuple(workflow.steps)

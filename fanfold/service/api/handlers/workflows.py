@@ -20,14 +20,14 @@ from fanfold.service.task_modules import load_tasks
 from fanfold.tasks import registry
 
 
-async def register(desk: Context, caller: Caller, request: Request, *, name: str) -> Answer:
+async def register(context: Context, caller: Caller, request: Request, *, name: str) -> Answer:
     """Make this document the current version of a workflow: 201 for a new version, 200 for one that was there."""
-    settings = desk.services.settings
+    settings = context.services.settings
     load_tasks(settings)
     try:
         document = document_of(request)
         # Of any document, for nobody knows how large a wrong one is.
-        workflow = await desk.services.aside(
+        workflow = await context.services.aside(
             partial(
                 check,
                 document,
@@ -39,9 +39,9 @@ async def register(desk: Context, caller: Caller, request: Request, *, name: str
         )
     except InvalidDocument as error:
         raise invalid_workflow(error.problems) from error
-    stored, new = await desk.services.catalog.register(
+    stored, new = await context.services.catalog.register(
         caller.tenant,
-        Registered(name=name, version=workflow.version, document=document, created_at=desk.services.clock.now()),
+        Registered(name=name, version=workflow.version, document=document, created_at=context.services.clock.now()),
     )
     return Answer(
         status=201 if new else 200,
@@ -49,14 +49,14 @@ async def register(desk: Context, caller: Caller, request: Request, *, name: str
     )
 
 
-async def show(desk: Context, caller: Caller, request: Request, *, name: str) -> Answer:
+async def show(context: Context, caller: Caller, request: Request, *, name: str) -> Answer:
     """A workflow's document: its current version, or the one named; and which versions there are."""
     query = query_as(WorkflowQuery, request)
-    found = await _found(desk, caller.tenant, name, query.version)
+    found = await _found(context, caller.tenant, name, query.version)
     if found is None:
         of = "" if query.version is None else f" of version {query.version!r}"
         raise NotFound(f"there is no workflow {name[:100]!r}{of}")
-    versions = await desk.services.catalog.versions(caller.tenant, name)
+    versions = await context.services.catalog.versions(caller.tenant, name)
     content = WorkflowView(
         name=found.name,
         version=found.version,
@@ -67,14 +67,14 @@ async def show(desk: Context, caller: Caller, request: Request, *, name: str) ->
     return Answer(content=content, spill_prefix=f"{caller.tenant}/lists")
 
 
-async def listing(desk: Context, caller: Caller, request: Request) -> Answer:
+async def listing(context: Context, caller: Caller, request: Request) -> Answer:
     """The current version of every workflow, by name."""
     query = query_as(ListQuery, request)
     of = f"workflows\0{caller.tenant}"
     after = None if query.cursor is None else cursors.decode(query.cursor, of)
     if after is not None and not WORKFLOW_NAME.fullmatch(after):
         raise InvalidCursor("the cursor is broken")
-    found = await desk.services.catalog.names(caller.tenant, limit=query.limit + 1, after=after)
+    found = await context.services.catalog.names(caller.tenant, limit=query.limit + 1, after=after)
     shown = found[: query.limit]
     content = WorkflowList(
         workflows=[WorkflowSummary(name=item.name, version=item.version, created_at=item.created_at) for item in shown],
@@ -83,9 +83,9 @@ async def listing(desk: Context, caller: Caller, request: Request) -> Answer:
     return Answer(content=content, spill_prefix=f"{caller.tenant}/lists")
 
 
-async def _found(desk: Context, tenant: str, name: str, version: str | None) -> Registered | None:
+async def _found(context: Context, tenant: str, name: str, version: str | None) -> Registered | None:
     # What can't be a name is not asked for: it might not even be a key.
     if not WORKFLOW_NAME.fullmatch(name):
         return None
-    catalog = desk.services.catalog
+    catalog = context.services.catalog
     return await (catalog.current(tenant, name) if version is None else catalog.version(tenant, name, version))

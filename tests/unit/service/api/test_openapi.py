@@ -55,7 +55,7 @@ async def test_every_call_is_in_a_section_that_is_described(document: Any) -> No
     found = {tag for item in document["paths"].values() for operation in item.values() for tag in operation["tags"]}
     assert all(len(operation["tags"]) == 1 for item in document["paths"].values() for operation in item.values())
     assert found == sections
-    assert document["paths"]["/v1/runs/{id}/cancel"]["post"]["tags"] == ["moves"]
+    assert document["paths"]["/v1/runs/{id}/cancel"]["post"]["tags"] == ["operations"]
 
 
 async def test_every_call_tells_its_good_and_bad_answers(document: Any) -> None:
