@@ -1,4 +1,4 @@
-"""How an alarm is hung up: it tells the topic, and names the paragraph that says what to do."""
+"""Creates alarms that notify the topic and name the section of docs/operations.md that says what to do."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 LATE_PERIODS = 1
-"""Where an expression fills gaps, a series whose last point has not come yet reads as 0: SQS's and DynamoDB's points
-come a minute or two late, and an alarm on the last period alone would miss them for ever (CloudWatch: an alarm goes by
-the points there are). So the alarm looks at so many periods more than have to be over."""
+"""Further periods that an alarm evaluates if its expression fills gaps. SQS and DynamoDB publish points a minute or two
+late, and until then the expression reads 0. An alarm on the last period alone would never see the late points
+(CloudWatch evaluates the points that exist)."""
 ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 
 
 class AlarmFactory:
-    """Makes alarms in `scope` that tell `topic`; a `local` one leaves out those on metric math."""
+    """Creates alarms in `scope` that notify `topic`. A `local` factory leaves out alarms on metric math."""
 
     def __init__(self, scope: Construct, topic: sns.ITopic, *, local: bool) -> None:
         self._scope = scope
@@ -34,12 +34,13 @@ class AlarmFactory:
         comparison: cloudwatch.ComparisonOperator = ABOVE,
         missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
     ) -> None:
-        """An alarm that `says` what is so when the metric is `over` this in so many periods, one after the other.
+        """Add an alarm that goes off when the metric is `over` a threshold in so many consecutive periods.
 
-        An expression that fills gaps has one period more to be so in.
+        `says` is its description, `section` the heading in docs/operations.md. An expression that fills gaps may be
+        over in any so many of one period more.
         """
         if self._local and isinstance(metric, cloudwatch.MathExpression):
-            # The embedded emulator refuses an alarm on metric math, and the whole deployment with it.
+            # The embedded emulator refuses a deployment with an alarm on metric math.
             return
         alarm = cloudwatch.Alarm(
             self._scope,
@@ -56,5 +57,5 @@ class AlarmFactory:
 
 
 def fills_gaps(metric: cloudwatch.IMetric) -> bool:
-    """Whether a series without a point counts as one of 0."""
+    """Whether the metric counts a missing point as 0."""
     return isinstance(metric, cloudwatch.MathExpression) and "FILL(" in metric.expression

@@ -1,4 +1,4 @@
-"""The alarms: each tells a topic, and says where docs/operations.md tells what to do."""
+"""The alarms. Each notifies one topic and names its section in docs/operations.md."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fanfold.service.telemetry.metrics import Metric
 
 FAILED_PERCENT = 20
 FAILED_LEAST = 5
-"""Failed runs are alarming as a share, and only when there are a few: one tenant's wrong workflow wakes nobody."""
+"""The alarm needs a share of failed runs and a least number: one tenant's wrong workflow must not page anybody."""
 TURN_LIMIT_SECONDS = 43_200
-"""The sweeper looks at a million runs in about eight hours; a queued run whose message is lost waits for its turn."""
+"""The sweeper checks a million runs in about eight hours. A queued run whose message was lost waits for that check."""
 THROTTLES_LEAST = 10
 """A burst throttles a few calls while Lambda scales by 1,000 per 10 s; which is normal."""
 REFUSED_LEAST = 100
-"""Refused submits in five minutes; a burst at the bound is what the bound is for."""
+"""Refused submits in five minutes. A short burst at the bound is normal."""
 TABLE_THROTTLES_LEAST = 10
 """A table on demand refuses a few calls while it grows; each is tried again."""
 FAILURES_LEAST = 10
@@ -37,11 +37,11 @@ FAILURES_LEAST = 10
 MATH_METRICS = 10
 """An alarm on metric math takes no more metrics (CloudWatch quotas)."""
 OVERDUE_LIMIT_SECONDS = 600
-"""Ten passes of the sweeper: what it rang for and nobody came for."""
+"""Ten passes of the sweeper, in which it sent wakes that no worker received."""
 
 
 class Alarms(Construct):
-    """What must be noticed (docs/decisions/0012), told to one topic; `alarm_email` is subscribed to it when given."""
+    """All alarms (docs/decisions/0012). They notify one topic; `alarm_email` subscribes to it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Alarms(Construct):
         super().__init__(scope, name)
         self._service = config.stack_name
         self.topic = sns.Topic(self, "Topic", enforce_ssl=True)
-        # A policy takes the place of SNS's own, which lets the account's services in: CloudWatch has to be named.
+        # This policy replaces the topic's default policy, which admits the account's services. So it names CloudWatch.
         self.topic.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="AlarmsOfThisAccount",
@@ -100,7 +100,7 @@ class Alarms(Construct):
                 section="function-errors",
                 says=f"The function {name} raised or was killed.",
             )
-        # Where maps have a bound, calls are refused for it all day long, and asked for again: no item fails.
+        # `map_concurrency` throttles calls all day, and they are repeated: no item fails.
         bounded = {f"fanout-{name}" for name, given in config.classes.items() if given.map_concurrency is not None}
         several = [(name, each) for name, each in functions.items() if name not in bounded]
         for number, start in enumerate(range(0, len(several), MATH_METRICS), 1):
@@ -137,7 +137,7 @@ class Alarms(Construct):
             own(Metric.SWEEP_TURN_SECONDS, service=self._service, statistic="Maximum"),
             over=TURN_LIMIT_SECONDS,
             section="sweeper-slow",
-            says=f"The sweeper takes longer than {TURN_LIMIT_SECONDS // 3_600} hours to look at every run.",
+            says=f"The sweeper takes longer than {TURN_LIMIT_SECONDS // 3_600} hours to check every active run.",
         )
 
     def _run_alarms(self, config: Config) -> None:
@@ -163,7 +163,7 @@ class Alarms(Construct):
                 own(Metric.OVERDUE, name, service=self._service, statistic="Maximum"),
                 over=OVERDUE_LIMIT_SECONDS,
                 section="stuck-runs",
-                says=f"Nobody has come for a run of class {name} for {OVERDUE_LIMIT_SECONDS // 60} minutes.",
+                says=f"No worker has claimed an overdue run of class {name} for {OVERDUE_LIMIT_SECONDS // 60} minutes.",
             )
         self._alarms.add(
             "Refusals",
@@ -191,7 +191,7 @@ class Alarms(Construct):
                     each.function.metric("RecursiveInvocationsDropped", statistic="Sum", period=PERIOD),
                     over=0,
                     section="dropped-invocations",
-                    says=f"Lambda dropped messages for {name}, taking it for a runaway loop.",
+                    says=f"Lambda dropped messages for {name}: recursive loop detection is on.",
                 )
 
     def _table_alarm(self, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""The API: three functions behind an HTTP API or a REST API, whichever the deployment has, and its access log."""
+"""The API: three functions behind an HTTP API or a REST API, and its access log."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fanfold.cdk.rest_api import RestGateway
 from fanfold.cdk.vended import vended_log_group
 
 TIMEOUTS = {"http": Duration.seconds(29), "rest": Duration.seconds(28)}
-"""Less than the 30 s (HTTP API) or 29 s (REST API) after which API Gateway answers by itself: ours comes first."""
+"""Less than the 30 s (HTTP API) or 29 s (REST API) of API Gateway, so that our own answer comes first."""
 
 WATCH_MB = 512
-"""Half of the API's: who waits pays for what lies idle. Big values go through it unread, 50 MB of them at most."""
+"""Half of the API's memory: calls that wait pay for idle memory. It passes on values of 50 MB at most, unparsed."""
 
 
 class Api(Construct):

@@ -1,4 +1,4 @@
-"""What both flavours of the API's front gateway have in common: routes, metrics, how long a token's verdict is kept."""
+"""What HTTP API and REST API have in common: routes, metrics, and how long an authorizer's answer is cached."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fanfold.cdk.metrics import PERIOD
 AUTHORIZER_CACHE = Duration.minutes(5)
 """A revoked token works this much longer at most."""
 PROXIED_ROUTE = "/v1/{proxy+}"
-"""Behind the authorizer, whatever the method."""
+"""The path behind the authorizer, for all methods."""
 OPEN_ROUTES = ("/v1/health", "/openapi.json", "/docs")
 """Routes without the authorizer."""
 STREAM_ROUTE = "/v1/stream/{ticket}"
-"""Another: a stream's ticket is its authorization, and the handler checks it. The watch function answers it."""
+"""A further route without the authorizer: the handler checks the stream's ticket. The watch function answers it."""
 WATCHED_ROUTES = ("/v1/runs/{id}", "/v1/runs/{id}/events")
-"""What can be waited for: a GET of these goes to the watch function, behind the authorizer."""
+"""GET routes that can wait. They go to the watch function, behind the authorizer."""
 
 
 class ApiGateway:
-    """An API of API Gateway, made by either flavour, and its metrics. `url` ends in a slash."""
+    """An API in API Gateway and its metrics. `url` ends in a slash."""
 
     api: http.HttpApi | rest.RestApi
     url: str
@@ -40,12 +40,12 @@ class ApiGateway:
 
     @property
     def failures(self) -> cloudwatch.Metric:
-        """Answers of 500 and more, for an alarm: without a label."""
+        """Answers of 500 and more, without a label, for an alarm."""
         return self.api.metric_server_error(period=PERIOD, statistic="Sum")
 
     @property
     def requests(self) -> cloudwatch.Metric:
-        """How many requests there were."""
+        """The number of requests."""
         return self.api.metric_count(period=PERIOD, statistic="Sum", label="requests")
 
     def latency(self, statistic: str) -> cloudwatch.Metric:

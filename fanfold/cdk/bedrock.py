@@ -1,4 +1,4 @@
-"""Which models of Amazon Bedrock the steps of a deployment may ask: those it names, and none by default."""
+"""The models of Amazon Bedrock that the steps of a deployment may call. By default there are none."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from typing import Any, Final
 
 ASK: Final = ("bedrock:InvokeModelWithResponseStream",)
-"""What the Converse API's streams need (Bedrock's API reference, ConverseStream)."""
+"""The permissions for ConverseStream (Bedrock's API reference)."""
 
 _ARN = re.compile(r"arn:[a-z-]+:bedrock:[a-z0-9-]*:\d*:[a-z-]+/[A-Za-z0-9._:/-]+")
 _ID = re.compile(r"[a-z0-9]+\.[A-Za-z0-9.:-]+")
 _ELSEWHERE: Final = frozenset({"us", "eu", "apac", "global", "jp", "au", "ca"})
-"""How the ids of inference profiles begin that send a request on to other regions."""
+"""Prefixes of inference profile ids. A profile sends requests to other regions."""
 
 
 def models_of(value: Any) -> tuple[str, ...]:
-    """The models that context names: a JSON list of ids and ARNs. Raises ValueError naming the one that is wrong."""
+    """Parse the context key: a JSON list of ids and ARNs. Raises ValueError naming the wrong one."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -1,4 +1,4 @@
-"""What ships to Lambda, packed without Docker: one layer of dependencies, one asset with all functions' code."""
+"""Packs what ships to Lambda without Docker: a layer of dependencies, and one asset with all functions' code."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28
 """uv's name for Lambda's platform (Amazon Linux 2023, glibc 2.34) by architecture."""
 
 MAX_BYTES: Final = 262_144_000
-"""What a function may have unpacked, its layers included (Lambda quotas: 250 MB)."""
+"""Largest unpacked size of a function with its layers (Lambda quotas: 250 MB)."""
 LARGEST: Final = 10
-"""So many packages are named where all together are too large."""
+"""How many packages an error about the size names."""
 
 
 class TooLarge(ValueError):
@@ -38,9 +38,9 @@ class TooLarge(ValueError):
 
 
 def compiler() -> str | None:
-    """The path of an interpreter whose byte code Lambda's takes, or None.
+    """The path of a Python that compiles byte code for Lambda's version, or None.
 
-    It is run once: a version manager's shim is on the path also when its version is not active.
+    The interpreter is run once, because the shim of an inactive version is on the path too.
     """
     path = shutil.which(f"python{PYTHON}")
     if path is None:
@@ -70,7 +70,7 @@ class _Dependencies:
                 *("--only-binary", ":all:", "--require-hashes", "--no-deps", "-r", str(self._lock)),
             ]
         )
-        # Console scripts: nothing runs them there, and their first line names this machine's interpreter.
+        # Console scripts are useless on Lambda, and their first line names this machine's interpreter.
         shutil.rmtree(Path(output_dir, "python", "bin"), ignore_errors=True)
         _compile(self._compiler, output_dir, mounted_at="/opt")
         check_size(Path(output_dir, "python"), beside=_bytes(self._code))
@@ -79,7 +79,7 @@ class _Dependencies:
 
 @jsii.implements(ILocalBundling)
 class _Functions:
-    """Copies what ships and compiles it: /var/task is read-only, so Lambda itself never would."""
+    """Copies and compiles what ships. Lambda can't write byte code, because /var/task is read-only."""
 
     def __init__(self, code: Path, *, compiler_path: str) -> None:
         self._code = code
@@ -95,7 +95,7 @@ class _Functions:
 def dependency_layer(scope: Construct, project: Project, *, architecture: str) -> lambda_.LayerVersion:
     """The layer with the packages that the project's lock pins, for an architecture (`arm64` or `x86_64`).
 
-    Its hash is over what decides its content, not over the content: an unchanged lock is never installed again.
+    Its hash covers the inputs (lock, Python, platform), not the files: an unchanged lock is never installed again.
     Raises `TooLarge` where it does not fit beside the code.
     """
     platform = PLATFORMS[architecture]
@@ -108,7 +108,7 @@ def dependency_layer(scope: Construct, project: Project, *, architecture: str) -
         description="Locked dependencies of every Fanfold function",
         compatible_runtimes=[RUNTIME],
         code=lambda_.Code.from_asset(
-            str(code),  # bundling needs a folder; the custom hash keeps it from being looked at
+            str(code),  # bundling needs a folder; with a custom hash CDK does not read it
             asset_hash=hashlib.sha256("\0".join(decides).encode()).hexdigest(),
             asset_hash_type=AssetHashType.CUSTOM,
             bundling=_local(
@@ -119,9 +119,9 @@ def dependency_layer(scope: Construct, project: Project, *, architecture: str) -
 
 
 def function_code(project: Project, *, compiled: bool) -> lambda_.Code:
-    """The one code asset of all functions; byte code goes with it if `compiled` and an interpreter for it is there.
+    """The code asset of all functions, with byte code if `compiled` and a matching interpreter exists.
 
-    Raises `NotImportable` for code that the layer's packages do not suffice for.
+    Raises `NotImportable` for code that needs a package which the layer lacks.
     """
     check_imports(project)
     compiler_path = compiler() if compiled else None

@@ -1,4 +1,4 @@
-"""The classes of workers that are deployed: what the project, or the context instead, says of each pool."""
+"""The classes of workers, as the project or the context defines them."""
 
 from __future__ import annotations
 
@@ -17,52 +17,51 @@ from fanfold.engine.rules.engine_limits import MAX_DELAY
 MAX_FUNCTION_SECONDS: Final = 900
 """Lambda's longest timeout (Lambda quotas)."""
 STEP_MARGIN_SECONDS: Final = 60
-"""What a function keeps of its timeout for committing and handing over: its longest step is the timeout less this."""
+"""Part of a function's timeout for commits and hand-overs. The longest step is the timeout less this."""
 PROCESS_STEP_SECONDS: Final = 86_400
-"""The longest step of a class that processes work on, unless it says otherwise: a day, as long as a run by default."""
+"""The default longest step in a class of processes: a day, like the default timeout of a run."""
 MAX_STEP_SECONDS: Final = 365 * 86_400
 """No step is longer than a run may live by default."""
 BATCH_MARGIN_SECONDS: Final = 45
-"""What the function of a batch keeps beside one attempt at an item: to begin, and to record what came of it."""
+"""Part of a batch function's timeout to begin and to record results, beside an attempt at an item."""
 MAPPING_CONCURRENCY: Final = range(2, 1001)
-"""What an event source mapping's MaximumConcurrency may be (Lambda's SQS scaling page)."""
+"""The range of an event source mapping's MaximumConcurrency (Lambda's SQS scaling page)."""
 BATCH_SIZES: Final = range(1, 11)
 """Messages in one delivery: SQS's largest batch is ten, without a window; a fuller one would cost latency."""
 MEMORY_MB: Final = range(128, 10_241)
-"""What a function may have (Lambda quotas)."""
+"""The range of a function's memory (Lambda quotas)."""
 LANES: Final = ("high", "normal", "low")
 CONCURRENCY: Final = 100
-"""Of a class that says neither that nor its lanes' own."""
+"""The default of a class."""
 LOCAL_CONCURRENCY: Final = 24
 """The most on an emulator, which starts a process of about 40 MB per concurrent batch."""
 
 TARGET_SECONDS: Final[Mapping[str, int]] = MappingProxyType({"high": 60, "normal": 300, "low": 3_600, RESUME: 60})
-"""How long a run may wait for a worker in a lane of this name before somebody must know; in others as in `normal`."""
+"""Seconds that a run may wait in a lane before an alarm, by the lane's name; other lanes are like `normal`."""
 
 POOLS: Final = ("lambda", "process")
 MAX_SCALED_LANES: Final = 4
-"""With `resume` five queues, two metrics each: an alarm on metric math takes no more than ten (CloudWatch quotas)."""
+"""With `resume` these are five queues of two metrics; an alarm on metric math takes at most ten (CloudWatch quotas)."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
 def _shared(concurrency: int, lanes: tuple[str, ...]) -> Mapping[str, int]:
-    """What the lanes have of a class's concurrency split over them, the best lane's share the largest."""
+    """Split a concurrency over lanes; the best lane gets the largest share."""
     parts = shares(concurrency, len(lanes), least=MAPPING_CONCURRENCY.start)
     return MappingProxyType(dict(zip(lanes, parts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassConfig:
-    """One pool of workers: its lanes (best first) with the most batches each works on at once.
+    """One class of workers.
 
-    `resume` is the same for the resume queue: at least as much as all lanes together, so that work begun gets
-    at least half (R7). `pool` says who works: a function, or processes that somebody runs; then there is no function
-    and no mapping, and steps may take `max_step_seconds` (0: the longest the pool allows). `batch_size` is how many
-    runs a function is given at once, `item_seconds` the longest attempt at an item of a wide map, `emulated_batches`
-    how many of a map's batches an emulator works on at once. `map_concurrency` is reserved for the function of batches:
-    so many of all the class's maps at once, and no more. `targets` is how many seconds a run may wait for a
-    worker, by lane or `resume`, before an alarm (where it says nothing: `TARGET_SECONDS`). `fargate` has the stack run
-    the processes, in containers. Raises ValueError naming what AWS or a rule of ours refuses.
+    lanes: concurrent batches by lane, best lane first. resume: the same for the resume queue, at least as many as all
+    lanes together (R7). pool: `lambda`, or `process` without a function and event source mappings. max_step_seconds: 0
+    means the longest that the pool allows. batch_size: messages in one invocation. item_seconds: the longest attempt
+    at an item of a distributed map. emulated_batches: concurrent batches of a map on an emulator. map_concurrency:
+    reserved concurrency of the function for batches, for all maps of the class. targets: seconds that a run may wait,
+    by lane or `resume`, before an alarm (default: `TARGET_SECONDS`). fargate: containers that the stack runs.
+    Raises ValueError naming what AWS or a rule of ours refuses.
     """
 
     lanes: Mapping[str, int] = field(default_factory=lambda: _shared(CONCURRENCY // 2, LANES))
@@ -125,7 +124,7 @@ class ClassConfig:
                 raise ValueError(f"concurrency of {name} is {most}; a mapping's MaximumConcurrency is 2–1000")
         most_first = list(self.lanes.values())
         if most_first != sorted(most_first, reverse=True) or (len(names) > 1 and most_first[0] == most_first[-1]):
-            raise ValueError(f"lanes stand best first, and the best has the most: not {dict(self.lanes)}")
+            raise ValueError(f"lanes are in order, best first, and the best has the most: not {dict(self.lanes)}")
         if self.resume < sum(most_first):
             raise ValueError(f"resume has {self.resume}, the lanes {sum(most_first)}: it needs at least half")
 
@@ -153,11 +152,11 @@ class ClassConfig:
         return sum(self.lanes.values()) + self.resume
 
     def target_seconds(self, role: str) -> int:
-        """How long a run may wait for a worker in this lane, or in `resume`."""
+        """Seconds that a run may wait for a worker in this lane, or in `resume`."""
         return self.targets.get(role, TARGET_SECONDS.get(role, TARGET_SECONDS["normal"]))
 
     def age_limit_seconds(self, role: str) -> int:
-        """The age of an oldest message that is too old where functions work: all that is normal, and the target.
+        """The age in seconds above which a message for functions is too old: every normal delay, and the target.
 
         A message stays until its run ends or suspends, a worker's whole life at most. Its age counts from its sending,
         and wakes, delayed submits and copies after an outage are sent with a delay.

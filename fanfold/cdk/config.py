@@ -27,17 +27,17 @@ MAX_EXPRESS_SECONDS = 300
 
 SOURCE_RETENTION_DAYS = 7
 DEAD_RETENTION_DAYS = 14
-"""SQS's longest. A dead letter keeps the age it had, so this has to be more than the sources keep (R13)."""
+"""SQS's longest retention. A dead letter keeps its age, so this must be longer than the sources' retention (R13)."""
 MAX_RECEIVES = 10
-"""High, because a throttled mapping burns receives; crashes are counted in the run's record (R7)."""
+"""High, because a throttled event source mapping uses up receives; the run's record counts crashes (R7)."""
 BATCH_SIZE = 10
 """SQS's largest batch without a window; waiting for a fuller one would cost latency."""
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
-"""What a table may be called (DynamoDB, naming rules)."""
+"""The names that a table may have (DynamoDB, naming rules)."""
 LEAST_MARGIN_SECONDS = 25
-"""All tries of a call to AWS together take no longer than this, and none may outlive its function (R11)."""
+"""All tries of an AWS call together take at most this long, so that no try outlives its function (R11)."""
 BEGIN_SECONDS = 20
-"""What a function has, beside its longest step and its margin, until the step begins: for claims and inputs."""
+"""Time of a function for claims and inputs, before a step begins; beside the longest step and the margin."""
 _STAGE = re.compile(r"[a-z][a-z0-9-]{0,19}")
 FROM_STACK = frozenset({"table", "bucket", "database", "public_url", "task_modules", "classes", "stage", "service"})
 """Settings that are facts of the stack: context can't override them."""
@@ -89,7 +89,7 @@ class Config:
         self._check_margin()
 
     def _check_margin(self) -> None:
-        """Each class's functions have time for the steps that it promises."""
+        """Check that each class's functions have time for its longest step."""
         margin = self.overrides.get("hand_over_margin_seconds", Settings().hand_over_margin_seconds)
         if margin < LEAST_MARGIN_SECONDS:
             raise ValueError(
@@ -105,12 +105,12 @@ class Config:
 
     @property
     def burst(self) -> int:
-        """The most requests at once: half a second's, as API Gateway's own limits are (10,000 a second, 5,000)."""
+        """The burst limit: half of the requests a second, like API Gateway's own limits (10,000 and 5,000)."""
         return self.requests_per_second // 2
 
     @property
     def lane_metrics(self) -> bool:
-        """Whether the queue wait is told for each lane, else for each class."""
+        """Whether `QueueWait` has the dimension `lane`."""
         return bool(self.overrides.get("lane_metrics", True))
 
     @property
@@ -202,13 +202,13 @@ class Config:
             task_modules=USUAL if project is None else project.tasks,
             overrides=overrides,
         )
-        # Refuses here, with a name, what the processes would refuse at their start.
+        # The synth refuses what the processes would refuse at their start.
         config.settings(table="", bucket="", queues={name: {} for name in config.classes})
         return config
 
 
 _LOCAL_SETTINGS: Mapping[str, Any] = {"lease_seconds": 5.0, "clock_skew_seconds": 1.0, "chaos": True}
-"""On an emulator a crash should be seen to heal in seconds, and tests want to crash things."""
+"""Defaults on an emulator: a short lease shows recovery within seconds, and tests use `chaos.*`."""
 
 
 def _flag(get: Callable[[str], Any], key: str, default: bool) -> bool:

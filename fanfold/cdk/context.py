@@ -1,4 +1,4 @@
-"""The context keys that say what is deployed, and the refusal of any other: a typing error must not deploy `dev`."""
+"""The context keys. Any other key is refused, because a typing error must not deploy `dev`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ KEYS: Final = frozenset(
 )
 """Every key of ours; docs/deployment.md says what each means."""
 OF_CDK: Final = frozenset({"cli-telemetry", "acknowledged-issue-numbers", "tree", "analytics"})
-"""CDK's own keys without a mark; the others have an `@` or a `:` in them (feature flags, `aws:cdk:…`, look-ups)."""
+"""CDK's own plain keys; its other keys contain an `@` or a `:` (feature flags, `aws:cdk:…`, look-ups)."""
 
 
 def check(keys: Iterable[str]) -> None:
-    """Raises ValueError naming the first key that is neither ours nor CDK's, with the one that was perhaps meant."""
+    """Raises ValueError naming the first key that is neither ours nor CDK's, with a similar key."""
     for key in sorted(keys):
         if key in KEYS or key in OF_CDK or "@" in key or ":" in key:
             continue

@@ -1,4 +1,4 @@
-"""The function that puts lost envelopes back on their way (R13)."""
+"""The function that sends lost envelopes again (R13)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fanfold.cdk.function import Function, Package
 from fanfold.cdk.queues import Queues
 
 TIMEOUT = Duration.seconds(60)
-"""Ten letters of one read and one send each. Also the dead-letter queues' visibility."""
+"""Seconds for ten messages of one read and one send each. Also the visibility timeout of the dead-letter queues."""
 
 
 class DeadLetter(Construct):
-    """Takes from every class's dead-letter queue, two batches at a time at most: it is never urgent."""
+    """Receives from every class's dead-letter queue, at most two batches at a time: it is never urgent."""
 
     def __init__(self, scope: Construct, name: str, *, queues: Iterable[Queues], package: Package) -> None:
         super().__init__(scope, name)
@@ -28,7 +28,7 @@ class DeadLetter(Construct):
             package=package,
             timeout=TIMEOUT,
             memory_mb=512,
-            description="Puts lost envelopes back on their way",
+            description="Sends lost envelopes again",
             in_queue_loop=True,
         )
         for each in queues:

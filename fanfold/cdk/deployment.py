@@ -1,4 +1,4 @@
-"""A deployment: the nouns put together, who may touch what, and what a deployment tells about itself."""
+"""A deployment: its constructs, their permissions, and its outputs."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ SEND = ("sqs:SendMessage",)
 LOOK = ("sqs:GetQueueAttributes",)
 PAYLOADS = ("s3:GetObject", "s3:PutObject")
 RECORDS_OF_MAPS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["?*#*#*#*"]}}
-"""Items `tenant#run#submission#step`: batches of maps never write a run's own row, `tenant#run` (R9)."""
+"""Items `tenant#run#submission#step`: batches of maps never write a run's own record, `tenant#run` (R9)."""
 SEATS_AND_SECRETS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["#seats#*", "#secrets"]}}
-"""What the watch function writes: which calls wait, and the key of tickets where nobody drew one before."""
+"""Items that the watch function writes: seats of waiting calls, and the signing key of tickets."""
 LOG_RETENTION = {True: logs.RetentionDays.ONE_WEEK, False: logs.RetentionDays.THREE_MONTHS}
-"""By whether the data is disposable. Three months is as long as Step Functions tells of an execution."""
+"""By whether the data is disposable. Step Functions also keeps executions for three months."""
 TELL_MISSING = ("s3:ListBucket",)
-"""Without it S3 answers "denied" for an object that is gone, and the code could not tell the two apart."""
+"""Without this permission S3 answers "denied" for a missing object."""
 
 
 class Fanfold(Construct):
-    """One deployment of a project: its API, its queues and workers, its table and what watches over them.
+    """One deployment of a project: API, queues, workers, table, alarms and dashboard.
 
-    Named `Default` in its stack it adds nothing to the names of what it makes, which have to fit into the functions'
+    Name it `Default` in its stack: then it adds nothing to the names of resources, which must fit into the functions'
     environment (4 KB). Raises ValueError for what AWS would refuse, `NotImportable` for code that lacks a package.
     """
 
@@ -93,7 +93,7 @@ class Fanfold(Construct):
             expire_days=KEPT_FOR.days,
             key=key,
         )
-        # What works on batches knows no state machine: they know it, and there must be no circle.
+        # The functions of batches do not know the state machines: that would be a circular dependency.
         without_maps = config.settings(
             table=self.table.table.table_name,
             bucket=self.bucket.bucket.bucket_name,
@@ -169,7 +169,7 @@ class Fanfold(Construct):
         self._outputs()
 
     def worker(self, class_name: str) -> ClassWorkers:
-        """The workers of a class, to grant rights to and to tell of secrets. Raises ValueError for an unknown class."""
+        """The workers of a class, for further permissions and secrets. Raises ValueError for an unknown class."""
         if class_name not in self.config.classes:
             known = ", ".join(self.config.classes)
             raise ValueError(f"there is no class {class_name!r}; there are: {known}")
@@ -199,14 +199,14 @@ class Fanfold(Construct):
         )
 
     def _mark(self) -> None:
-        """What everything here is tagged with, and what is said at synth."""
+        """Add tags and warnings."""
         Tags.of(self).add("service", "fanfold")
         Tags.of(self).add("stage", self.config.stage)
         if not self.config.disposable and not self.config.alarm_email:
             Annotations.of(self).add_warning_v2(
                 "fanfold:alarms-reach-nobody",
-                f"Stage {self.config.stage} without -c alarm_email=…: its alarms tell a topic that nobody has "
-                "subscribed to. Subscribe your pager to it; `fanfold doctor` says as long as nobody has.",
+                f"Stage {self.config.stage} without -c alarm_email=…: nobody has subscribed to the topic of its "
+                "alarms. Subscribe to it; `fanfold doctor` reports a topic without subscribers.",
             )
         if not self.config.disposable and not self.config.reserved:
             Annotations.of(self).add_warning_v2(
@@ -237,7 +237,7 @@ class Fanfold(Construct):
 
     @property
     def takers(self) -> Mapping[str, Function | FargateService | Processes]:
-        """What works on runs, by class: a function, containers, or processes that somebody else runs."""
+        """The workers of each class: a function, containers, or processes that somebody else runs."""
         functions = {name: worker.function for name, worker in self.workers.items()}
         takers: dict[str, Function | FargateService | Processes] = {**functions, **self.pools, **self.processes}
         return takers
@@ -257,12 +257,12 @@ class Fanfold(Construct):
 
     @property
     def users_of_the_bucket(self) -> Sequence[Function | FargateService | Processes]:
-        """What reads and writes payloads."""
+        """Everything that reads and writes payloads."""
         batches = [fan_out.function for fan_out in self.fan_outs.values()]
         return [self.api.function, self.api.watch, *self.takers.values(), *batches, self.sweeper.function]
 
     def _grant(self) -> None:
-        """Who may do what. What a function takes from a queue, its mapping has already granted."""
+        """Grant permissions. Event source mappings have already granted access to their queues."""
         table, indexes = self.table.arn, [self.table.index_arn(LIST_INDEX), self.table.index_arn(DUE_INDEX)]
         lanes = [queue.queue_arn for queues in self.queues.values() for queue in queues.lanes.values()]
         sources = [queue.queue_arn for queues in self.queues.values() for queue in queues.sources.values()]
@@ -309,11 +309,11 @@ class Fanfold(Construct):
                 user.allow(USE, self.key.arn, conditions=self.key.through)
         for each in self.users_of_the_bucket:
             each.allow(PAYLOADS, self.bucket.objects_arn)
-            if each is not api:  # it stores values and signs their addresses: those who read them are others
+            if each is not api:  # the API stores values and presigns URLs, and reads none
                 each.allow(TELL_MISSING, self.bucket.arn)
 
     def _outputs(self) -> None:
-        """What `fanfold` reads. `Settings` is the functions' environment: a worker process takes the same."""
+        """Outputs for the command line. `Settings` is the environment of functions and of worker processes."""
         told = {
             "ApiUrl": (self.api.url, "Base URL of the API; paths are relative to it"),
             "ApiId": (self.api.gateway.api_id, "Id of the API, for emulators whose host names resolve nowhere"),

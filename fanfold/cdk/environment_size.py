@@ -1,4 +1,4 @@
-"""A function's environment, which has a limit that only a deployment would meet: its values are known that late."""
+"""The size of a function's environment. Its values are known only in the deployment, so the synth estimates them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fanfold.service.addresses import Addresses
 MAX_BYTES: Final = 4_096
 """A function's environment as Lambda counts it (Lambda quotas): a JSON object, every quote in a value escaped."""
 TOKEN: Final = "x" * 12
-"""As long as what CloudFormation appends to a name it makes up; an account's number is as long."""
+"""As long as the suffix that CloudFormation appends to names, and as an account's number."""
 HASH: Final = "x" * 8
-"""As long as what CDK appends to a logical id."""
+"""As long as the hash that CDK appends to a logical id."""
 REGION: Final = "ap-southeast-1"
-"""None is longer."""
+"""The region with the longest name."""
 
 
 def check(config: Config, *, prefix: str = "") -> None:
@@ -38,7 +38,7 @@ def counted(variables: Mapping[str, str]) -> int:
 def environment(config: Config, *, prefix: str = "") -> dict[str, str]:
     """An environment as long as that of a function of this deployment in the region with the longest name.
 
-    `prefix` is the id of the deployment's construct, which is in the name of all that it makes.
+    `prefix` is the id of the deployment's construct, which is part of the name of each of its resources.
     """
     addresses = Addresses(
         queues_at=f"https://sqs.{REGION}.amazonaws.com/{TOKEN}/",

@@ -1,4 +1,4 @@
-"""Wide maps of one class: a state machine that has a function work on each batch of items, then rings (R9)."""
+"""Distributed maps of a class: a state machine that calls a function for each batch, then sends a wake (R9)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUSY = [
     "Lambda.SdkClientException",
     "Lambda.AWSLambdaException",
 ]
-"""The call was refused or never reached the function: nothing was begun, and asking again costs nothing."""
+"""Errors of calls that never reached the function, so that a repeated call costs nothing."""
 DELIVER_LOGS = [
     *("logs:CreateLogDelivery", "logs:GetLogDelivery", "logs:UpdateLogDelivery", "logs:DeleteLogDelivery"),
     *("logs:ListLogDeliveries", "logs:PutResourcePolicy", "logs:DescribeResourcePolicies", "logs:DescribeLogGroups"),
@@ -47,7 +47,7 @@ class FanOut(Construct):
     """Works on the batches of maps of one class.
 
     `emulated` is for what every emulator takes: a fixed concurrency, batches as Standard executions, and a count where
-    on AWS a percentage says that all may fail. Unless it is `fair`, it rings in no group.
+    on AWS a percentage says that all may fail. `fair`: its wakes have a message group.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class FanOut(Construct):
         self.role = iam.Role(
             self, "Role", assumed_by=iam.ServicePrincipal("states.amazonaws.com"), description=f"Of {name}, alone"
         )
-        # Batches of five minutes at most are Express executions, whose history is nowhere but in a log.
+        # Batches of up to five minutes are Express executions, whose history exists only in a log.
         self.log_group = None if emulated else vended_log_group(self, "Logs", of="states", package=package)
         self.machine = sfn.StateMachine(
             self,
@@ -90,8 +90,8 @@ class FanOut(Construct):
                 # Names of runs and steps, and why a batch failed; no payload goes through a state machine.
                 include_execution_data=True,
             ),
-            comment="Has every batch of a map worked on, then rings for the run",
-            # CDK would grant every version of the function; what is granted is below.
+            comment="Calls the function for each batch of a map, then sends a wake for the run",
+            # CDK's own grant would cover every version of the function; the permission is below.
             role=self.role.without_policy_updates(),
             definition_body=sfn.DefinitionBody.from_chainable(
                 self._batches(bucket, config, emulated=emulated).next(self._ring(resume, fair=fair))
@@ -106,8 +106,8 @@ class FanOut(Construct):
             self.role.add_to_policy(
                 iam.PolicyStatement(actions=list(USE), resources=[key.arn], conditions=dict(key.through))
             )
-        # A Distributed Map's batches are executions that the state machine starts of itself. Not in the role's own
-        # policy, which the state machine has to wait for.
+        # A Distributed Map starts executions of its own state machine. This needs a policy of its own, because the
+        # state machine depends on the role's default policy.
         own = iam.Policy(self, "OwnExecutions", roles=[self.role])
         own.add_statements(
             _statement(["states:StartExecution"], self.machine.state_machine_arn),
@@ -118,7 +118,7 @@ class FanOut(Construct):
         self.rule = events.Rule(
             self,
             "Broken",
-            description="Rings for the runs of maps whose execution has ended",
+            description="Sends a wake for the run of a map whose execution has ended",
             event_pattern=events.EventPattern(
                 source=["aws.states"],
                 detail_type=["Step Functions Execution Status Change"],
@@ -129,7 +129,7 @@ class FanOut(Construct):
 
     @property
     def executions_arn(self) -> str:
-        """The ARN of every execution of the state machine; those of its batches are not among them."""
+        """The ARN of the state machine's executions, without those of its batches."""
         return self._executions(":*")
 
     def _executions(self, which: str) -> str:
@@ -149,9 +149,9 @@ class FanOut(Construct):
         return Stack.of(self).get_logical_id(element)
 
     def _batches(self, bucket: s3.IBucket, config: ClassConfig, *, emulated: bool) -> sfn.DistributedMap:
-        """Each batch of the list in S3. All failures are tolerated here: the engine judges, over items."""
+        """A Distributed Map over the list of batches in S3. It tolerates every failure: the engine judges by items."""
         short = config.batch_seconds <= MAX_EXPRESS_SECONDS
-        # LocalStack has no Express children, and takes a percentage as a fraction alone, which CDK can't write.
+        # LocalStack has no Express children, and accepts a percentage only as a fraction, which CDK can't write.
         kind = sfn.StateMachineType.EXPRESS if short and not emulated else sfn.StateMachineType.STANDARD
         batches = sfn.DistributedMap(
             self,
@@ -171,23 +171,23 @@ class FanOut(Construct):
             tolerated_failure_percentage=None if emulated else 100,
             tolerated_failure_count=MORE_THAN_ALL if emulated else None,
             map_execution_type=kind,
-            # A word of each batch: whether any was never begun is read from the execution's output.
+            # One word for each batch. The output of the execution tells whether a batch never began.
             result_path=f"$.{ANSWERS}",
         )
-        # The waits of a batch that finds no room, and its work, are within the life of its execution.
+        # The retries of a throttled batch and its work must fit into the duration of its execution.
         spare = MAX_EXPRESS_SECONDS - config.batch_seconds
         tries = int(math.log2(spare + 1)) if short else STANDARD_TRIES
         return batches.item_processor(self._work(tries), mode=sfn.ProcessorMode.DISTRIBUTED, execution_type=_mode(kind))
 
     def _work(self, tries: int) -> sfn.Chain:
-        """One batch. A function that died may have died of one item: after a second try each item has one by itself.
+        """One batch. If its function died, one item may be the cause: after a second try each item is called alone.
 
-        What finds no room in so many `tries`, the first after a second and each after twice as long, was never begun
-        and says so; its run asks for it again.
+        A batch that is throttled in so many `tries` (the delays begin at a second and double) never began, and its
+        answer says so. The run tries it again later.
         """
         work = self._invoke("Work on a batch", tries)
         work.add_retry(errors=["States.ALL"], interval=Duration.seconds(1), backoff_rate=2, max_attempts=1)
-        # Nothing was begun: more calls would be refused just as well.
+        # Nothing began, and further calls would also be throttled.
         work.add_catch(self._answer("Never begun", THROTTLED), errors=BUSY)
         work.add_catch(self._apart(tries), errors=["States.ALL"], result_path=sfn.JsonPath.DISCARD)
         return sfn.Chain.start(work)
@@ -196,10 +196,10 @@ class FanOut(Construct):
         return sfn.Pass(self, name, result=sfn.Result.from_string(word))
 
     def _apart(self, tries: int) -> sfn.Chain:
-        """Each item of a batch in a call of its own, as a batch of one: what kills its function is alone by then.
+        """Call the function for each item of a batch alone, as a batch of one.
 
-        As many at once as in the batch. One that fails leaves no record, which is that item's failure and no other's.
-        What the batch answers is then a word of each item.
+        As many calls run concurrently as the batch has items. An item that kills its function leaves no record and so
+        fails alone. The answer has one word for each item.
         """
         same = {
             "tenant": sfn.JsonPath.string_at("$.tenant"),
@@ -229,12 +229,12 @@ class FanOut(Construct):
         return sfn.Pass(self, "Apart", parameters={**same, "indexes.$": indexes}).next(items)
 
     def _invoke(self, name: str, tries: int) -> tasks.LambdaInvoke:
-        """A call of the function, repeated while it is refused."""
+        """A call of the function, repeated while it is throttled."""
         call = tasks.LambdaInvoke(
             self,
             name,
             lambda_function=self.function.live,
-            # Only the answer, a word: the answers of all batches together have to stay below 256 KB.
+            # Only one word, because the answers of all batches together must stay below 256 KB.
             payload_response_only=True,
             retry_on_service_exceptions=False,
         )

@@ -1,4 +1,4 @@
-"""What a class of processes says of its containers: how big they are, how many, and when there are more."""
+"""The containers of a class of processes: size, number and scaling."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MEMORY_MB: Final[Mapping[int, range]] = MappingProxyType(
         16_384: range(32_768, 122_881, 8_192),
     }
 )
-"""The memory sizes that Fargate has for each CPU size, 1,024 being one processor (Amazon ECS task definitions)."""
+"""Fargate's memory sizes by CPU size; 1,024 is one vCPU (Amazon ECS task definitions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fargate:
-    """Containers of `fanfold worker` on Fargate, `concurrency` runs at once in each.
+    """Containers of `fanfold worker` on Fargate, each with `concurrency` concurrent runs.
 
-    There are at least `min_tasks`, and one more at a time, up to `max_tasks`, while a run has been waiting for longer
-    than `scale_after_seconds`; all beyond the least are stopped when the class has nothing to do. `image` is the one to
-    run; without it CDK builds the checkout's Dockerfile when it deploys. Raises ValueError naming what is wrong.
+    There are at least `min_tasks`. While a message waits for longer than `scale_after_seconds`, more start, up to
+    `max_tasks`. When the class has nothing to do, all beyond `min_tasks` stop. Without an `image` CDK builds the
+    checkout's Dockerfile. Raises ValueError naming a wrong field.
     """
 
     cpu: int = 1_024

@@ -1,4 +1,4 @@
-"""Worker processes on Fargate: a network and a cluster for all classes that have any, a service for each of them."""
+"""Worker processes on Fargate: one network and cluster, and a service for each class with `fargate`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from fanfold.service.settings import Settings
 MAX_STOP_SECONDS: Final = 120
 """The longest Fargate waits between SIGTERM and SIGKILL (ECS container definition, stopTimeout)."""
 LEAVE_SECONDS: Final = 20
-"""What a worker needs beside `drain_seconds`: 6 s for what it breaks off, 5 s each for what that leaves and for its
-polls, and some to end."""
+"""Seconds that a worker needs after `drain_seconds`: 6 s to interrupt attempts, 5 s each for their remains and for
+open polls, and some to exit."""
 PERIOD: Final = Duration.minutes(1)
-"""How often SQS tells a queue's numbers."""
+"""The period of SQS's metrics."""
 LATE_PERIODS: Final = 5
-"""SQS tells a minute's numbers a minute or two later; until then they read as none. So one of the last five counts."""
+"""Evaluated periods. SQS publishes a minute or two late, and a missing point reads 0. One of the last five decides."""
 EMPTY_PERIODS: Final = 10
-"""A class has to have had nothing to do for so many minutes before its containers are stopped."""
+"""Minutes without work after which a class's containers are stopped."""
 TAKE: Final = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
-"""What the mapping of a function grants to it, and a process needs itself."""
+"""Permissions that an event source mapping grants to a function, and that a process needs itself."""
 PLATFORMS: Final = {
     "arm64": (ecs.CpuArchitecture.ARM64, assets.Platform.LINUX_ARM64),
     "x86_64": (ecs.CpuArchitecture.X86_64, assets.Platform.LINUX_AMD64),
@@ -48,7 +48,7 @@ _ECR = re.compile(
 
 
 class Cluster(Construct):
-    """Where containers run: two public subnets without a way in, and no NAT gateway, which would cost $32 a month."""
+    """The network of the containers: two public subnets without inbound access. A NAT gateway costs $32 a month."""
 
     def __init__(self, scope: Construct, name: str) -> None:
         super().__init__(scope, name)
@@ -68,7 +68,7 @@ class Cluster(Construct):
 
 
 class FargateService(Construct):
-    """The containers of one class. `allow` grants to all of them what a worker function of the class would have."""
+    """The containers of one class."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class FargateService(Construct):
             environment={**package.environment, "AWS_DEFAULT_REGION": Aws.REGION},
             logging=ecs.LogDrivers.aws_logs(stream_prefix=class_name, log_group=self.log_group),
             stop_timeout=Duration.seconds(stop_seconds(settings)),
-            # Children that work on suspects, and what tasks start, are waited for by a process that does just that.
+            # An init process reaps the child processes for suspects, and those that tasks start.
             linux_parameters=ecs.LinuxParameters(self, "Linux", init_process_enabled=True),
         )
         self.service = ecs.FargateService(
@@ -121,7 +121,7 @@ class FargateService(Construct):
             security_groups=[
                 ec2.SecurityGroup(self, "Door", vpc=cluster.network, description="Nothing in, everything out")
             ],
-            # A deployment starts the new ones before it stops the old ones. No count of its own: scaling has set it.
+            # A deployment starts new containers before it stops old ones. It sets no count, because scaling does.
             min_healthy_percent=100,
             max_healthy_percent=200,
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
@@ -153,10 +153,10 @@ class FargateService(Construct):
         return ecs.ContainerImage.from_ecr_repository(named, digest or tag or "latest")
 
     def _scale(self, fargate: Fargate, queues: Queues) -> None:
-        """More containers while somebody waits; back to the least when there is nothing to do, and not before.
+        """Scale out while messages wait; scale in to the least when there is nothing to do.
 
-        A run's message stays in its queue while the run is worked on, and grows old there: its age counts only while
-        other messages of the queue wait. And no container is stopped while one may be in the middle of a long step.
+        The message of an active run stays in its queue and grows old. So an age counts only while other messages of
+        the queue are visible. No container is stopped while a long step may be active.
         """
         target = scaling.ScalableTarget(
             self,
@@ -173,10 +173,10 @@ class FargateService(Construct):
             scaling_target=target,
             adjustment_type=scaling.AdjustmentType.CHANGE_IN_CAPACITY,
             cooldown=Duration.seconds(120),  # a container takes about a minute to start
-            # Of the periods looked at: the last of them may not be known yet.
+            # The longest of the evaluated periods, because the last one may have no data yet.
             metric_aggregation_type=scaling.MetricAggregationType.MAXIMUM,
         )
-        # A tenth of the most at a time, a third when somebody waits four times as long as anybody should.
+        # A tenth of `max_tasks` at a time; a third if the wait is four times the threshold.
         far = 3 * fargate.scale_after_seconds
         more.add_adjustment(adjustment=max(1, fargate.max_tasks // 10), lower_bound=0, upper_bound=far)
         more.add_adjustment(adjustment=max(1, fargate.max_tasks // 3), lower_bound=far)
@@ -200,7 +200,7 @@ class FargateService(Construct):
             least,
             threshold=0,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD,
-            missing=cloudwatch.TreatMissingData.BREACHING,  # SQS says nothing of a queue that nobody has used for hours
+            missing=cloudwatch.TreatMissingData.BREACHING,  # SQS publishes nothing for a queue that is idle for hours
             periods=EMPTY_PERIODS,
         )
 
@@ -216,7 +216,7 @@ class FargateService(Construct):
         periods: int,
         least: int | None = None,
     ) -> None:
-        """An alarm that tells nobody: it only scales. It goes off when `least` of the periods are so, else all."""
+        """An alarm that only scales. It goes off when `least` of the periods are over the threshold; default all."""
         alarm = cloudwatch.Alarm(
             self,
             name,
@@ -232,7 +232,7 @@ class FargateService(Construct):
 
 
 def stop_seconds(settings: Settings) -> int:
-    """How long a worker may take to end after SIGTERM. Raises ValueError when that is longer than Fargate waits."""
+    """Seconds that a worker has to exit after SIGTERM. Raises ValueError if Fargate does not allow so many."""
     seconds = ceil(settings.drain_seconds) + LEAVE_SECONDS
     if seconds > MAX_STOP_SECONDS:
         most = MAX_STOP_SECONDS - LEAVE_SECONDS
@@ -241,7 +241,7 @@ def stop_seconds(settings: Settings) -> int:
 
 
 def _longest_wait(queues: Queues) -> cloudwatch.MathExpression:
-    """Seconds the oldest message is old, over the queues in which any waits; 0 if none does."""
+    """The age in seconds of the oldest message, over queues with visible messages; 0 if there is none."""
     waits = [f"IF(FILL(waiting{n}, 0) > 0, FILL(age{n}, 0), 0)" for n in range(len(queues.sources))]
     metrics: dict[str, cloudwatch.IMetric] = {}
     for n, queue in enumerate(queues.sources.values()):
@@ -253,7 +253,7 @@ def _longest_wait(queues: Queues) -> cloudwatch.MathExpression:
 
 
 def _held(queues: Queues) -> cloudwatch.MathExpression:
-    """Messages that wait or are being worked on, in all queues together."""
+    """Visible messages and messages in flight of all queues."""
     metrics: dict[str, cloudwatch.IMetric] = {}
     for n, queue in enumerate(queues.sources.values()):
         metrics[f"waiting{n}"] = queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum")

@@ -1,4 +1,4 @@
-"""One Lambda function as this house wants it: its own role, its own log group, numbers from configuration."""
+"""A Lambda function with its own role and log group."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from constructs import Construct
 from fanfold.cdk.bundling import RUNTIME
 
 LIVE = "live"
-"""The alias by which everything calls a function: it moves to new code and new settings in one step, while Lambda
-changes the two of `$LATEST` one after the other."""
+"""The alias that all callers use. It changes code and settings in one step; Lambda changes `$LATEST` in two."""
 ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "x86_64": lambda_.Architecture.X86_64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What all functions of a deployment share. `folder` is the project's, where a container's recipe lies."""
+    """What all functions of a deployment share. `folder` is the project's folder, with its Dockerfile."""
 
     folder: Path
     code: lambda_.Code
@@ -36,10 +35,10 @@ class Package:
 class Function(Construct):
     """The function whose module is `functions.<module>`; it may write its logs and nothing else until granted.
 
-    `live` is what callers call: never `function`, whose code and settings change one after the other.
+    Callers use `live`, never `function`, whose code and settings change in two steps.
 
-    `in_queue_loop` says that it takes from a queue what it, through others, put there: Lambda would otherwise drop a
-    message silently after about 16 rounds (recursive loop detection). Our rounds are bounded by the run's record.
+    `in_queue_loop`: the function receives messages that it has caused. Lambda would drop such messages silently after
+    about 16 rounds (recursive loop detection). The run's record limits our rounds.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Function(Construct):
             tracing=lambda_.Tracing.ACTIVE if package.tracing else lambda_.Tracing.DISABLED,
             recursive_loop=lambda_.RecursiveLoop.ALLOW if in_queue_loop else lambda_.RecursiveLoop.TERMINATE,
             reserved_concurrent_executions=reserved_concurrency,
-            # A deployment that is rolled back finds the version before, and nothing that still runs in it is cut off.
+            # Old versions stay for rollbacks, and for invocations that still run in them.
             current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
         )
         self.live = lambda_.Alias(self, "Live", alias_name=LIVE, version=self.function.current_version)

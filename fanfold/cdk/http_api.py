@@ -1,4 +1,4 @@
-"""The HTTP API flavour: one proxied route behind the authorizer, and the routes open to everybody."""
+"""The HTTP API: one proxied route behind the authorizer, and the public routes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ACCESS_LOG = {
     "error": "$context.error.message",
     "integration_error": "$context.integrationErrorMessage",
 }
-"""No header and no query: they hold tokens. The path of a stream holds its ticket: one run, to read, for an hour."""
+"""Fields of the access log. Headers and queries contain tokens. A stream's path contains its one-hour ticket."""
 
 
 @jsii.implements(gateway.IAccessLogSettings)
@@ -49,17 +49,17 @@ class _AccessLog:
 
     @property
     def destination(self) -> gateway.IAccessLogDestination:
-        """Where the lines go."""
+        """The log group of the lines."""
         return gateway.LogGroupLogDestination(self._log_group)
 
     @property
     def format(self) -> rest.AccessLogFormat:
-        """What a line holds."""
+        """The format of a line."""
         return rest.AccessLogFormat.custom(json.dumps(ACCESS_LOG, separators=(",", ":")))
 
 
 class HttpGateway(ApiGateway):
-    """An HTTP API in front of the functions, made in `scope`. What it refuses itself has a bare JSON body."""
+    """An HTTP API in front of the functions, created in `scope`. Its own errors have a plain JSON body."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class HttpGateway(ApiGateway):
         self.api.add_routes(
             path=PROXIED_ROUTE, methods=[gateway.HttpMethod.ANY], integration=integration, authorizer=tokens
         )
-        # The most specific route counts, and other methods of these paths are the proxied route's.
+        # The most specific route counts. Other methods of these paths use the proxied route.
         for path in WATCHED_ROUTES:
             self.api.add_routes(path=path, methods=[gateway.HttpMethod.GET], integration=watching, authorizer=tokens)
         for path, asked in {**dict.fromkeys(OPEN_ROUTES, integration), STREAM_ROUTE: watching}.items():

@@ -1,9 +1,9 @@
-"""Whether what ships can be imported with what ships: nothing is deployed whose modules need other packages.
+"""Checks that the code that ships needs only packages that ship too.
 
-The functions have Python's own library, their own code, the layer's packages and what Lambda's runtime brings. This
-machine has more, so an import that works here need not work there. Two looks: every module of tasks and every entry
-point is really imported, by this interpreter, in a process that refuses all other packages; and the imports in the text
-of what ships are looked up, because one inside a function only fails when that is called.
+Functions have Python's library, their own code, the layer's packages and those of Lambda's runtime. This machine has
+more packages, so an import that works here may fail there. There are two checks. First, a process that refuses all
+other packages imports every task module and every entry point. Second, the text of the code is searched for imports,
+because an import inside a function fails only when the function is called.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fanfold.cdk import shipped as shipping
 from fanfold.project import Project
 
 RUNTIME_NAMES = frozenset({"boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six"})
-"""Lambda's Python runtimes include Boto3 and what it needs (AWS Lambda Developer Guide, "Building with Python")."""
+"""Packages of Lambda's Python runtimes: Boto3 and its dependencies (Lambda guide, "Building with Python")."""
 
 _REMOVED = """
 aifc asynchat asyncore audioop cgi cgitb chunk crypt distutils imghdr imp lib2to3 mailcap msilib nis nntplib ossaudiodev
 pipes smtpd sndhdr spwd sunau telnetlib uu xdrlib
 """
 REMOVED_NAMES = frozenset(_REMOVED.split())
-"""Of Python 3.11's library, what 3.13 does not have any more (What's New in Python 3.12 and 3.13)."""
+"""Modules of Python 3.11 that 3.13 has removed (What's New in Python 3.12 and 3.13)."""
 
 _PROBE = """
 import importlib, importlib.abc, json, sys
@@ -68,14 +68,14 @@ PARTS = frozenset(f"fanfold.{part}" for part in shipping.PARTS if not part.endsw
 
 
 class NotImportable(ValueError):
-    """What would be deployed can't be imported there."""
+    """The code can't be imported with the packages that ship."""
 
 
 def check_imports(project: Project) -> None:
-    """Raises `NotImportable`, with every module and the reason, unless all that ships of a project can be imported.
+    """Raise `NotImportable`, with every module and the reason, unless all code of a project can be imported.
 
-    The packages are those that its lock pins, by the names they have on this machine, where they must be installed.
-    Each state of a project is looked at once in a process.
+    The allowed packages are those in the project's lock; they must be installed on this machine. A process checks each
+    state of a project once.
     """
     if not project.lock_file.is_file():
         raise NotImportable(f"Not deployed, for {project.folder} has no {project.lock}: `fanfold lock` makes it.")
@@ -91,9 +91,9 @@ def _check(root: Path, lock: str, text: str, packages: tuple[str, ...], tasks: t
     if found:
         told = "".join(f"\n  {module}: {why}" for module, why in sorted(found.items()))
         raise NotImportable(
-            f"Not deployed, for these modules could not be imported with the packages of {lock}:{told}\n"
-            "  A package more goes into the project's dependencies, then into the lock (`fanfold lock`). What is"
-            " optional stands in a `try` that expects ImportError."
+            f"Not deployed: these modules could not be imported with the packages of {lock}:{told}\n"
+            "  Add a missing package to the project's dependencies, then to the lock (`fanfold lock`). Import an"
+            " optional package in a `try` that expects ImportError."
         )
 
 
@@ -103,10 +103,10 @@ def _pinned(lock: str) -> frozenset[str]:
 
 
 def _provided(pinned: Collection[str]) -> frozenset[str]:
-    """What these distributions are imported as."""
+    """The import names of these distributions."""
     installed: Mapping[str, list[str]] = importlib.metadata.packages_distributions()
     here = {name for name, by in installed.items() if any(_normal(each) in pinned for each in by)}
-    # One that is not installed on this machine can't tell: most are imported as they are called.
+    # The import name of a distribution that is not installed here is unknown; most have their own name.
     return frozenset(here | {name.replace("-", "_") for name in pinned})
 
 
@@ -127,7 +127,7 @@ def _tried(project: Project, names: Collection[str]) -> dict[str, str]:
         check=False,
         timeout=_SECONDS,
     )
-    if asked.returncode != 0 or not asked.stdout:  # a module that ends or kills the process that imports it
+    if asked.returncode != 0 or not asked.stdout:  # a module ended the process that imports it
         return {"functions": f"importing ended the process (status {asked.returncode}): {asked.stderr[-500:].strip()}"}
     found: dict[str, str] = json.loads(asked.stdout.splitlines()[-1])
     return found
@@ -141,14 +141,14 @@ def _in_text(project: Project, names: Collection[str]) -> Iterator[tuple[str, st
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
-            continue  # its import has said so
+            continue  # the first check has reported it
         unknown = sorted({name for name in _imported(tree.body) if name not in known})
         if unknown:
             yield module, f"imports {', '.join(unknown)}, which the functions do not have"
 
 
 def _imported(body: Collection[ast.AST]) -> Iterator[str]:
-    """The packages that statements import, at any depth, but where a failure is expected or nothing is executed."""
+    """The packages that statements import, at any depth, except where a failure is expected or code never runs."""
     for node in body:
         match node:
             case ast.Import():
@@ -168,7 +168,7 @@ def _modules(path: Path) -> Iterator[Path]:
 
 
 def _package(module: str) -> str:
-    """The package that brings a module; of this library the part that does."""
+    """The package of a module; for this library its subpackage."""
     first, *more = module.split(".")
     return f"{first}.{more[0]}" if first == "fanfold" and more else first
 

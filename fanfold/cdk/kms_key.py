@@ -1,4 +1,4 @@
-"""The key that encrypts table, bucket and queues where the services' own keys are not enough, and who may use it."""
+"""The customer managed key for table, bucket and queues, and who may use it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 OWN = "true"
-"""What the setting says for a key that the stack makes; else it is a key's ARN, or nothing."""
+"""The value of the setting for a key that the stack creates. Otherwise it is a key's ARN, or empty."""
 SERVICES = ("dynamodb", "s3", "sqs")
-"""Through these alone the key may be used."""
+"""The services through which the key may be used."""
 USE = (
     *("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"),
     *("kms:ReEncryptFrom", "kms:ReEncryptTo"),
 )
-"""What DynamoDB, the widest of the three, asks of a caller whose table has a customer managed key."""
+"""Permissions that DynamoDB needs from callers of a table with a customer managed key; the others need fewer."""
 _ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
 
 

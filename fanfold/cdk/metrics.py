@@ -1,4 +1,4 @@
-"""The metrics that alarms and the dashboard look at: our own, by the names they are written under, and the queues'."""
+"""The metrics for alarms and the dashboard: our own and those of queues."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PERIOD = Duration.minutes(5)
 def own(metric: Metric, *of: str, service: str, statistic: str = "Sum", label: str | None = None) -> cloudwatch.Metric:
     """One series of our own: `of` are its dimensions' values beside the deployment's name, `service`.
 
-    A lane may be missing in the end: that is how it is told where the setting `lane_metrics` is off.
-    For an alarm it must not have a label: CDK writes a label as metric math, which the embedded emulator refuses.
+    Without `lane_metrics` the lane is missing. A metric for an alarm must have no label: CDK writes a label as
+    metric math, which the embedded emulator refuses.
     """
     whole = metric.dimensions.value
     names = whole[:-1] if metric.dimensions is Dimensions.LANE and len(of) == 1 else whole
@@ -30,10 +30,10 @@ def own(metric: Metric, *of: str, service: str, statistic: str = "Sum", label: s
 
 
 def age(queue: sqs.Queue, label: str | None = None) -> cloudwatch.Metric:
-    """The age of a queue's oldest message in seconds, the most in each period."""
+    """The age of a queue's oldest message in seconds, the maximum of each period."""
     return queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum", label=label)
 
 
 def visible(queue: sqs.Queue, label: str) -> cloudwatch.Metric:
-    """The messages of a queue that nobody has taken yet, the most in each period."""
+    """The visible messages of a queue, the maximum of each period."""
     return queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum", label=label)

@@ -25,7 +25,7 @@ MAPS = {
 }
 """Accepted for the state machines of maps."""
 REST = {
-    "AwsSolutions-APIG2": "The handler checks every body and parameter itself and tells all faults at once, as a "
+    "AwsSolutions-APIG2": "The handler checks every body and parameter itself and reports all errors at once, as a "
     "problem with pointers; API Gateway's validation would answer before it with less.",
     "AwsSolutions-APIG3": "A firewall is the account's choice and cost; the stage is throttled, and every route but "
     "the open ones needs a token.",

@@ -1,4 +1,4 @@
-"""What AWS takes, in USD, on demand, us-east-1 (AWS's price pages, November 2026); other regions differ by a little."""
+"""AWS's on-demand prices in USD, us-east-1 (price pages, November 2026). Other regions differ a little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What worker processes may do that somebody else runs: a managed policy of a class, to be attached to their role."""
+"""Permissions of worker processes that somebody else runs: a managed policy for each class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from constructs import Construct
 
 
 class Processes(Construct):
-    """The policy of one class's worker processes: what a worker function of the class may do, and to take messages."""
+    """The policy of a class's worker processes: the permissions of a worker function, and to receive messages."""
 
     def __init__(self, scope: Construct, name: str, *, class_name: str) -> None:
         super().__init__(scope, name)

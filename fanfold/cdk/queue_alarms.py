@@ -1,4 +1,4 @@
-"""The alarms on what waits: dead letters, messages nobody takes in time, runs that began too late."""
+"""Alarms on dead letters, messages that nobody receives in time, and runs that begin too late."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fanfold.service.telemetry.metrics import Metric
 
 
 def queue_alarms(alarms: AlarmFactory, queues: Mapping[str, Queues], config: Config) -> None:
-    """For each class its dead letters, and each queue that its workers take from."""
+    """Add alarms for each class's dead letters, and for each queue from which its workers receive."""
     for class_name, each in queues.items():
-        # Letters are taken at once, so what is in the queue alone would miss them; one that stays is hidden mostly.
+        # Dead letters are received at once, so visible messages alone would miss them. Others are mostly in flight.
         letters = cloudwatch.MathExpression(
             expression="FILL(received, 0) + FILL(visible, 0) + FILL(hidden, 0)",
             label=f"{class_name}: dead letters",
@@ -54,7 +54,7 @@ def _waiting_alarm(
             says=f"A message in {class_name}/{role} is older than {limit} s.",
         )
         return
-    # A process works on a run for as long as it takes: an age says nothing. That nobody takes anything does.
+    # A process may work on a run for hours, so an age says nothing. That no message is received does.
     untaken = cloudwatch.MathExpression(
         expression="IF(FILL(taken, 0) < 1, FILL(waiting, 0), 0)",
         label=f"{class_name}/{role}: waiting, none taken",
@@ -75,7 +75,7 @@ def _waiting_alarm(
 
 
 def wait_alarms(alarms: AlarmFactory, config: Config) -> None:
-    """Of runs that began: they waited longer than they may. The others alarm by their messages."""
+    """Add alarms on the queue wait of runs that began. Runs that still wait have alarms on their messages."""
     for class_name, of_class in config.classes.items():
         targets: dict[tuple[str, ...], int] = {(lane,): of_class.target_seconds(lane) for lane in of_class.lanes}
         if not config.lane_metrics:

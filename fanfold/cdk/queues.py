@@ -1,4 +1,4 @@
-"""The queues of one class: a lane each for fresh runs, `resume` for begun ones, `dead` for those received too often."""
+"""The queues of a class: one for each lane, `resume` for runs that have begun, `dead` for dead letters."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class Queues(Construct):
             removal_policy=RemovalPolicy.DESTROY,
         )
         self.lanes = {lane: self._source(f"{lane.capitalize()}Lane", visibility) for lane in lanes}
-        # Rules ring here: what they may is in a policy of its own.
+        # EventBridge rules send here; their permission is in a policy of its own.
         self.resume = self._source("Resume", visibility, enforce_ssl=True)
         self._take_tls_only(self.dead, *self.lanes.values())
 
     @property
     def sources(self) -> Mapping[str, sqs.Queue]:
-        """Everything a worker takes from, by role."""
+        """The queues from which a worker receives, by role."""
         return {**self.lanes, RESUME: self.resume}
 
     @property
     def urls(self) -> Mapping[str, str]:
-        """Every queue's URL by role, as `ClassSettings.queues` wants it."""
+        """Every queue's URL by role, for `ClassSettings.queues`."""
         return {role: queue.queue_url for role, queue in {**self.sources, DEAD: self.dead}.items()}
 
     @property
@@ -65,7 +65,7 @@ class Queues(Construct):
 
     @property
     def at(self) -> str:
-        """What the URLs of all queues of the account begin with, slash included."""
+        """The common prefix of the URLs of all queues of the account, slash included."""
         parts = Fn.split("/", self.dead.queue_url)  # https:, nothing, the host, the account, the name
         return Fn.join("/", [*(Fn.select(number, parts) for number in range(4)), ""])
 

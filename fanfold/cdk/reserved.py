@@ -1,4 +1,4 @@
-"""What functions have of the account's concurrency for themselves, so that no worker and no map takes it from them."""
+"""Reserved concurrency of the functions that serve callers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 from fanfold.cdk.type_checks import check_whole
 
 RESERVABLE: Final = ("api", "authorizer", "watch")
-"""Whom callers meet. What workers and maps have is said of their class."""
+"""The functions that serve callers. Reservations of workers and maps are fields of their class."""
 
 
 def reserved_of(given: Mapping[str, Any]) -> Mapping[str, int]:
-    """Executions by function, as the context key `reserved` says them; nobody has any where it says nothing.
+    """Reserved executions by function, from the context key `reserved`.
 
     None by default: Lambda refuses a reservation that leaves less than 100 of the account's quota to all other
     functions (`PutFunctionConcurrency`), and a new account's quota may be 10. Raises ValueError naming what is wrong.
@@ -23,5 +23,5 @@ def reserved_of(given: Mapping[str, Any]) -> Mapping[str, int]:
     for name, executions in given.items():
         check_whole(f"reserved: {name}", executions)
         if executions < 1:
-            raise ValueError(f"reserved: {name} is at least 1, not {executions}: with none it is never called")
+            raise ValueError(f"reserved: {name} is at least 1, not {executions}: with 0 it is never called")
     return MappingProxyType(dict(given))

@@ -1,4 +1,4 @@
-"""The REST API flavour: the same routes and functions, and problems also where API Gateway answers by itself."""
+"""The REST API: the same routes and functions. Errors of API Gateway itself are problem documents too."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fanfold.service.api.problems import (
 )
 
 STAGE = "api"
-"""A REST API has no nameless stage: its base URL ends in this."""
+"""The stage. A REST API has no default stage, so its base URL ends in this."""
 TIMEOUT = Duration.seconds(29)
-"""The longest an integration may take without a quota of its own (API Gateway quotas, REST)."""
+"""The longest integration timeout without a higher quota (API Gateway quotas, REST)."""
 ACCESS_LOG = {
     "at": "$context.requestTimeEpoch",
     "request": "$context.requestId",
@@ -49,7 +49,7 @@ ACCESS_LOG = {
     "error": "$context.error.message",
     "integration_error": "$context.integration.error",
 }
-"""The keys of the HTTP API's lines; half of the variables have other names here. No header and no query."""
+"""The same keys as in the HTTP API's access log, with a REST API's variables. No headers and no queries."""
 
 
 _UNAUTHORIZED = unauthorized("a bearer token that this deployment knows is needed").problem
@@ -59,14 +59,14 @@ _TOO_LARGE = too_large("the request is larger than API Gateway takes").problem
 _THROTTLED = throttled("this deployment gets more requests than its limit", retry_after_seconds=1).problem
 _UNAVAILABLE = problem_of(Unavailable("API Gateway had no answer"))
 _BAD_REQUEST = Problem(
-    slug="bad-request", title="Bad request", status=400, detail="API Gateway can make nothing of this request"
+    slug="bad-request", title="Bad request", status=400, detail="API Gateway does not understand this request"
 )
 
 PROBLEMS: Mapping[str, Problem] = {
     "UNAUTHORIZED": _UNAUTHORIZED,
     "ACCESS_DENIED": _FORBIDDEN,
     "WAF_FILTERED": _FORBIDDEN,
-    # What it says where no route or method fits; its own default is a 403.
+    # The answer if no route or method matches; API Gateway's default is a 403.
     "MISSING_AUTHENTICATION_TOKEN": _NOT_FOUND,
     "RESOURCE_NOT_FOUND": _NOT_FOUND,
     "REQUEST_TOO_LARGE": _TOO_LARGE,
@@ -79,17 +79,17 @@ PROBLEMS: Mapping[str, Problem] = {
     "INTEGRATION_TIMEOUT": _UNAVAILABLE,
     "DEFAULT_5XX": _UNAVAILABLE,
 }
-"""API Gateway's name of what happened to what it answers. The defaults stand for every kind not named."""
+"""Our answer by API Gateway's response type. The defaults cover every other type."""
 
 
 BESIDE_WATCHED = ("/v1/runs", "/v1/runs/{id}", "/v1/runs/{id}/events", "/v1/runs/{id}/{proxy+}")
-"""A REST API takes the closest resource, whatever its methods: beside a watched one the greedy route counts not."""
+"""Methods of watched resources. A REST API takes the closest resource whatever its methods, never the greedy route."""
 
 
 class RestGateway(ApiGateway):
     """A REST API in front of the functions, made in `scope`.
 
-    `emulated`: no role for API Gateway's logs, which is the whole account's and which emulators need not have.
+    `emulated`: without the account-wide role for API Gateway's logs, which emulators may lack.
     """
 
     def __init__(
@@ -109,8 +109,7 @@ class RestGateway(ApiGateway):
             "Rest",
             description="Fanfold",
             endpoint_types=[gateway.EndpointType.REGIONAL],
-            # Lines are written by a role that the account has once per region. Deleting this stack must not take it
-            # from others.
+            # An account has one role for logs in each region. Deleting this stack must not remove it.
             cloud_watch_role=not emulated,
             cloud_watch_role_removal_policy=None if emulated else RemovalPolicy.RETAIN,
             deploy_options=gateway.StageOptions(
@@ -143,7 +142,7 @@ class RestGateway(ApiGateway):
                 type=gateway.ResponseType.of(kind),
                 status_code=str(problem.status),
                 response_headers=_headers(problem),
-                # The one template that is used whatever the request accepts.
+                # API Gateway uses this template whatever the request accepts.
                 templates={"application/json": problem.body()},
             )
         self.url = self.api.url  # it has the stage in it

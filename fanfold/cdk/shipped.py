@@ -1,4 +1,4 @@
-"""What of a project and of this library ships to Lambda."""
+"""The files of a project and of this library that ship to Lambda."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 from fanfold.project import Project
 
 LIBRARY: Final = Path(__file__).resolve().parents[1]
-"""Where this library is installed."""
+"""The folder of this library."""
 
 PARTS: Final = ("__init__.py", "engine", "adapters", "service", "tasks", "text")
-"""What of this library ships: what the entry points import."""
+"""The parts of this library that ship: those that entry points import."""
 
 
 class NothingToShip(ValueError):
-    """A project lacks a package that it says its functions consist of."""
+    """A project lacks a package that its functions need."""
 
 
 def shipped(project: Project) -> Iterator[tuple[Path, Path]]:
-    """Every file or folder that ships, and where it lies in the function. Raises `NothingToShip`."""
+    """Every file or folder that ships, and its path in the function. Raises `NothingToShip`."""
     for name in project.packages:
         package, module = project.folder / name, project.folder / f"{name}.py"
         if package.is_dir():

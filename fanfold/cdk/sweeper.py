@@ -1,4 +1,4 @@
-"""The function that rings, each minute, for runs that are due, and its schedule (R14)."""
+"""The sweeper function and its schedule (R14)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fanfold.cdk.function import Function, Package
 
 EVERY = Duration.minutes(1)
 TIMEOUT = Duration.seconds(55)
-"""Less than a minute: a pass ends before the next one begins."""
+"""Less than a minute, so that a pass ends before the next one begins."""
 
 
 class Sweeper(Construct):
-    """Runs once a minute. A pass that fails is not repeated: the next one does its work."""
+    """A function that runs once a minute. A failed pass is not repeated; the next pass does its work."""
 
     def __init__(self, scope: Construct, name: str, *, package: Package) -> None:
         super().__init__(scope, name)
@@ -26,7 +26,7 @@ class Sweeper(Construct):
             package=package,
             timeout=TIMEOUT,
             memory_mb=512,
-            description="Rings for due runs, settles expired ones",
+            description="Sends wakes for due runs, ends expired runs",
         )
         self.function.live.configure_async_invoke(retry_attempts=0, max_event_age=Duration.seconds(60))
         self.rule = events.Rule(

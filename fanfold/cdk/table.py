@@ -1,4 +1,4 @@
-"""The table of runs and its two indexes, and the bucket of payloads too big for it."""
+"""The table of runs with its two indexes, and the bucket for large payloads."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 EMPTYING = "Custom::S3AutoDeleteObjectsCustomResourceProvider"
-"""What CDK calls the function by which a bucket is emptied when it is deleted."""
+"""CDK's id of the function that empties a bucket before it is deleted."""
 LIST_INDEX = "list"
 DUE_INDEX = "due"
 TTL_ATTRIBUTE = "x"
 RECOVERY_DAYS: Final = 35
-"""How far back point-in-time recovery reaches (DynamoDB, point-in-time recovery). Payloads that were overwritten or
-removed are kept as long, or a table of then would name what is gone."""
+"""Days of point-in-time recovery (DynamoDB). Overwritten and deleted payloads are kept as long, because a restored
+table refers to them."""
 
 
 class Table(Construct):
     """One pay-per-request table: keys `pk`, `sk`; index `list` finds runs, the sparse index `due` waiting ones.
 
-    Without a `key` it is encrypted by the service's own, which is free. `restored` names a table that takes its place,
-    one that DynamoDB restored from it: the stack's own stays, and nothing uses it.
+    Without a `key` the service's own key encrypts it, which is free. `restored` names a table that DynamoDB restored:
+    it is used instead, and the stack's own table stays unused.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Table(Construct):
             deletion_protection=not disposable,
             removal_policy=RemovalPolicy.DESTROY if disposable else RemovalPolicy.RETAIN,
         )
-        # Keys only: an index row is a pointer, the row itself is read strongly (R16).
+        # Keys only: an index entry is a pointer, and the record itself is read strongly (R16).
         for index, partition, sort in (
             (LIST_INDEX, "lp", dynamodb.Attribute(name="ls", type=text)),
             (DUE_INDEX, "dp", dynamodb.Attribute(name="ds", type=dynamodb.AttributeType.NUMBER)),
@@ -79,9 +79,9 @@ class Table(Construct):
 
 
 class Bucket(Construct):
-    """A private bucket, TLS only, whose objects expire by age and by nothing else (R15).
+    """A private bucket, TLS only, whose objects expire by age alone (R15).
 
-    One that is not disposable keeps what was overwritten or removed for as long as the table can be taken back.
+    Unless it is disposable, it keeps overwritten and deleted objects for as long as the table can be restored.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Bucket(Construct):
             self._give_log()
 
     def _give_log(self) -> None:
-        """CDK's function that empties the bucket gets a log group that is emptied, too; its own is kept for ever."""
+        """Give CDK's function that empties the bucket a log group that expires; the default one is kept for ever."""
         provider = self.bucket.stack.node.find_child(EMPTYING)
         handler = provider.node.find_child("Handler")
         if not isinstance(handler, CfnResource):
@@ -144,7 +144,7 @@ class Bucket(Construct):
 
     @property
     def objects_arn(self) -> str:
-        """The ARN of everything in the bucket."""
+        """The ARN of all objects in the bucket."""
         return self.bucket.arn_for_objects("*")
 
 

@@ -1,4 +1,4 @@
-"""What kind of value each field of a configuration takes: checked where a document is read, before anything uses it."""
+"""Type checks for configuration documents."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def check_kinds(given: Mapping[str, Any], described: type) -> None:
-    """Raises ValueError for a value that is not what the field of that name in `described`, a dataclass, takes.
+    """Raise ValueError for a value of the wrong type. `described` is the dataclass with the fields.
 
-    Looks at fields that are numbers, texts and flags, as TOML and JSON have them; others are passed over.
+    Checks numbers, strings and booleans, and no other fields.
     """
     kinds = {f.name: str(f.type) for f in fields(described)}
     for name, value in given.items():
@@ -30,6 +30,6 @@ def check_kinds(given: Mapping[str, Any], described: type) -> None:
 
 
 def check_whole(name: str, value: object) -> None:
-    """Raises ValueError for what is no whole number; true and false are none."""
+    """Raise ValueError unless the value is an integer; booleans are none."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} is a whole number, not {value!r}")

@@ -1,4 +1,4 @@
-"""Log groups that services of AWS write into."""
+"""Log groups of AWS services."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fanfold.cdk.function import Package
 
 
 def vended_log_group(scope: Construct, name: str, *, of: str, package: Package) -> logs.LogGroup:
-    """A log group for a service (`of`), under the one prefix for which AWS needs no policy for each group.
+    """A log group for a service (`of`), under the prefix for which AWS needs no resource policy.
 
-    That policy is one for all of an account's groups and has 5,120 characters: about ten other groups fill it
-    (CloudWatch Logs, vended logs). The prefix needs a name of ours: the stack's, with a hash of the place in it.
+    An account's resource policy has 5,120 characters, enough for about ten other groups (CloudWatch Logs, vended logs).
+    A name with this prefix can't be generated, so it has the stack's name and a hash of the construct's path.
     """
     unique = Names.unique_resource_name(scope, max_length=60)
     return logs.LogGroup(

@@ -1,4 +1,4 @@
-"""The workers of one class: a function, a mapping for each lane, and one for `resume` that takes runs one at a time."""
+"""The workers of a class: a function, a mapping for each lane, and one for `resume` with one message at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fanfold.cdk.queues import Queues
 
 
 class Worker(Construct):
-    """Takes runs of one class from its queues. `mappings` off leaves them to worker processes."""
+    """Receives the messages of a class. Without `mappings` worker processes do."""
 
     def __init__(
         self, scope: Construct, name: str, *, config: ClassConfig, queues: Queues, package: Package, mappings: bool
@@ -42,7 +42,7 @@ class Worker(Construct):
         self.function.live.add_event_source(
             sources.SqsEventSource(
                 queues.resume,
-                batch_size=1,  # suspects of a crash run apart: none takes another along (R7)
+                batch_size=1,  # suspects run alone, so that none harms another run (R7)
                 max_concurrency=config.resume,
                 report_batch_item_failures=True,
                 enabled=mappings,

@@ -1,1 +1,1 @@
-"""The dashboard's rows: each a question an operator has, and the widgets that answer it."""
+"""The rows of the dashboard: each has an operator's question and the widgets that answer it."""

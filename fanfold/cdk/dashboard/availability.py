@@ -11,15 +11,15 @@ QUESTION = "Are users served?"
 
 
 def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
-    """Requests, how fast they were answered, runs accepted and refused."""
+    """Requests, their latency, accepted and refused runs."""
     reasons = [facts.own(Metric.REFUSALS, reason.value) for reason in Refusal]
     return [
         [
             text(
                 QUESTION,
-                "Answers of 500 and more are ours to mend; of 400 and more, callers' mistakes and refusals (429).",
-                "`queue_full`: more came than workers do. `rate_limited`: one tenant sends too fast.",
-                "`unavailable`: a service of AWS refused or failed.",
+                "500 and more are failures of the service; 400 and more are wrong requests and refusals (429).",
+                "`queue_full`: more runs arrive than workers can do. `rate_limited`: one tenant sends too fast.",
+                "`unavailable`: an AWS service throttled or failed.",
             )
         ],
         [

@@ -13,15 +13,15 @@ from fanfold.service.telemetry.metrics import Metric
 
 QUESTION = "What does it cost?"
 PERIODS_PER_HOUR = 12
-"""Of five minutes, as `PERIOD` is; the page keeps the widgets' periods whatever time it shows."""
+"""Periods of five minutes (`PERIOD`) in an hour. The page keeps this period whatever time it shows."""
 ENDS = (Metric.RUNS_SUCCEEDED, Metric.RUNS_FAILED, Metric.RUNS_CANCELLED)
 
 Terms = Mapping[str, tuple[cloudwatch.IMetric, float]]
-"""By its id in an expression: a series, and what one of it costs."""
+"""By its id in an expression: a series, and the price of one."""
 
 
 def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
-    """Dollars an hour by part, dollars for a thousand runs, and what a run takes of the table."""
+    """Dollars an hour by part, dollars for a thousand runs, and table units of a run."""
     parts = {name: _cost(name, limits) for name, limits in _limits(facts).items()}
     runs = facts.total("ended", [series for metric in ENDS for series in facts.by_class(metric)])
     total = cloudwatch.MathExpression(
@@ -34,7 +34,7 @@ def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
         [
             text(
                 QUESTION,
-                "An estimate: counts times us-east-1's prices on demand. Not in it: storage, logs, metrics and alarms,",
+                "An estimate: counts times us-east-1's on-demand prices, without storage, logs, metrics and alarms,",
                 "data transfer, polls of idle queues (about $2 a month), and what tasks call.",
             )
         ],
@@ -57,7 +57,7 @@ def _cost(name: str, limits: Terms) -> cloudwatch.MathExpression:
 
 
 def _limits(facts: Facts) -> Mapping[str, Terms]:
-    """The parts of the bill, each with what is counted of it."""
+    """The parts of the cost, each with its counts."""
     own = facts.own
     return {
         "table": {
@@ -87,7 +87,7 @@ def _functions(facts: Facts) -> Terms:
 
 
 def _per_run(facts: Facts, runs: cloudwatch.MathExpression) -> list[cloudwatch.MathExpression]:
-    """Everything the deployment does, divided by the runs that ended: polls by clients are in it."""
+    """All calls of the deployment, divided by the runs that ended. Polls by clients are included."""
     shown = {
         "calls": (Metric.TABLE_CALLS, "calls"),
         "written": (Metric.TABLE_WRITE_UNITS, "write units"),

@@ -1,4 +1,4 @@
-"""What the rows are made from, and how a widget is made."""
+"""Inputs of the rows, and functions that create widgets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEIGHT = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A deployment as its dashboard sees it. `config` says which classes and lanes there are."""
+    """A deployment as its dashboard sees it. `config` has its classes and lanes."""
 
     config: Config
     functions: Mapping[str, Function]
@@ -35,11 +35,11 @@ class Facts:
         return tuple(self.config.classes)
 
     def sources(self, class_name: str) -> Iterator[tuple[str, sqs.Queue]]:
-        """What a class's workers take from: its lanes and `resume`."""
+        """The queues from which a class's workers receive: its lanes and `resume`."""
         yield from self.queues[class_name].sources.items()
 
     def own(self, metric: Metric, *of: str, statistic: str = "Sum", label: str | None = None) -> cloudwatch.Metric:
-        """One of our own series; its label is what tells it from others, else its name."""
+        """One of our own series. Its label is its dimensions' values, else its name."""
         label = label or "/".join(of) or metric.value
         return own(metric, *of, service=self.config.stack_name, statistic=statistic, label=label)
 
@@ -48,7 +48,7 @@ class Facts:
         return [self.own(metric, name, label=f"{name}: {metric.value}") for name in self.classes]
 
     def total(self, name: str, series: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:
-        """The sum of these series, under this name; a series without data counts as none."""
+        """The sum of these series under this name. A series without data counts as 0."""
         names = [f"{name}{number}" for number in range(len(series))]
         return cloudwatch.MathExpression(
             expression=" + ".join(f"FILL({name}, 0)" for name in names),
@@ -66,7 +66,7 @@ def graph(
     stacked: bool = False,
     lines: Sequence[cloudwatch.HorizontalAnnotation] = (),
 ) -> cloudwatch.GraphWidget:
-    """A graph that begins at zero; `unit` is what its axis shows, `lines` are drawn across it."""
+    """A graph that begins at zero. `unit` labels its axis; `lines` are horizontal lines."""
     return cloudwatch.GraphWidget(
         title=title,
         left=list(metrics),
@@ -79,5 +79,5 @@ def graph(
 
 
 def text(title: str, *sentences: str, height: int = 2) -> cloudwatch.TextWidget:
-    """A row's heading: the question, and what its graphs mean."""
+    """The heading of a row: its question, and the meaning of its graphs."""
     return cloudwatch.TextWidget(markdown=f"## {title}\n{' '.join(sentences)}", width=WIDTH, height=height)

@@ -13,13 +13,13 @@ PERCENTILES = ("p50", "p95", "p99")
 
 
 def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
-    """For each class: waiting before the first claim, messages, the whole run, and the engine's own part of it."""
+    """For each class: the wait before the first claim, messages, duration of runs, and the engine's own part."""
     heading = text(
         QUESTION,
-        "Queue wait: from when a run may begin to its first claim, of runs that were claimed; those still waiting show",
-        "in the messages. A message stays until its run ends or suspends; the line is where its age alarms.",
-        "Run duration: from acceptance to the end, waits included. Engine overhead: what a worker needed for a run",
-        "beside its tasks, database calls included.",
+        "Queue wait: from when a run may begin to its first claim. Runs that still wait are visible",
+        "in the messages. A message stays until its run ends or suspends; the line is the threshold of the age alarm.",
+        "Run duration: from acceptance to the end, waits included. Engine overhead: a worker's time for a run",
+        "without its tasks, with calls to AWS.",
     )
     return [[heading], *(row for name in facts.classes for row in _of_class(facts, name))]
 

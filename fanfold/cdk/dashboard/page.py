@@ -19,7 +19,7 @@ QUESTIONS = (availability, throughput, latency, cost, risk)
 
 
 class Dashboard(Construct):
-    """Users served, work done, in time, at what cost, and what is about to break."""
+    """The dashboard and its five rows."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Dashboard(Construct):
             self,
             "Page",
             default_interval=Duration.hours(3),
-            # Else a long time shown makes periods longer, and what is said to be per five minutes is not.
+            # Otherwise CloudWatch uses longer periods for longer times, and counts are no longer per five minutes.
             period_override=cloudwatch.PeriodOverride.INHERIT,
         )
         for question in QUESTIONS:

@@ -22,15 +22,15 @@ HANDS = (Metric.CRASHES, Metric.RUNS_LOST, Metric.FENCED_WRITES, Metric.CLAIMS_L
 
 
 def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
-    """What healed by itself and how often, what did not, and what the functions say."""
+    """Repairs and their number, problems that stay, and errors of functions."""
     own = facts.own
     return [
         [
             text(
                 QUESTION,
-                "What the first row shows heals by itself; more than usual is a sign. Crashes: a worker died with the",
-                "run in hands. RunsLost: a holder was too late to renew, or froze. Outages: messages put back because",
-                "a service failed. Overdue: for how long nobody has come for a run; minutes are stuck.",
+                "Fanfold repairs all of the first row by itself; more than usual is a sign. Crashes: a worker that",
+                "held a run died. RunsLost: a holder renewed too late, or froze. Outages: messages returned because",
+                "a service failed. Overdue: how long a due run has waited for a worker; minutes mean that it is stuck.",
                 "What each alarm means is in docs/operations.md.",
             )
         ],

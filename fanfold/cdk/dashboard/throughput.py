@@ -13,14 +13,14 @@ ENDS = (Metric.RUNS_SUCCEEDED, Metric.RUNS_FAILED, Metric.RUNS_CANCELLED)
 
 
 def rows(facts: Facts) -> list[list[cloudwatch.IWidget]]:
-    """For each class what began and ended; steps and items; why runs failed."""
+    """Runs that began and ended by class, steps and items, and reasons of failures."""
     return [
         [
             text(
                 QUESTION,
-                "Started and ended should follow accepted: what is accepted and not started waits (next row), what is",
-                "started and not ended is in work or suspended. A retry is an attempt that failed and is made again,",
-                "an interruption one whose worker died.",
+                "Started and ended should follow accepted. An accepted run that has not started waits (next row); one",
+                "that has started but not ended is active or suspended. A retry is a failed attempt that is repeated,",
+                "an interruption is an attempt whose worker died.",
             )
         ],
         [graph(f"Runs of class {name}", *_of_class(facts, name), unit="in 5 min") for name in facts.classes],
