@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fanfold import Client
+from loadtest.verdict import Check, equal
 
 OPEN = ("queued", "running", "waiting", "paused")
 PAUSE_SECONDS = 0.5
@@ -59,6 +60,12 @@ def rows(client: Client, tag: str, *, status: str | None = None) -> Rows:
     return Rows(ids={status: tuple(ids) for status, ids in found.items()}, listed=listed)
 
 
+def tags_of(tag: str) -> dict[str, str]:
+    """A tag (`key=value`) as a submission has it."""
+    key, _, value = tag.partition("=")
+    return {key: value}
+
+
 def drained(client: Client, tag: str, *, within_seconds: float) -> Rows:
     """The rows of a tag once all have ended. Raises TimeoutError naming what is still open."""
     ends_at = time.monotonic() + within_seconds
@@ -69,6 +76,18 @@ def drained(client: Client, tag: str, *, within_seconds: float) -> Rows:
             raise TimeoutError(f"{found.open} of {found.total} runs had not ended after {within_seconds:g} s")
         time.sleep(PAUSE_SECONDS)
     return rows(client, tag)
+
+
+def all_there(name: str, found: Rows, accepted: int, *, ledger: Path | None = None, steps: int = 1) -> list[Check]:
+    """The claims that every accepted run has a row and succeeded, that there are no others, and by the ledger (None:
+    there is none) that each of its steps was executed once. `name` is what the claims begin with."""
+    checks = [
+        equal(f"{name}accepted runs that have a row and succeeded", found.count("succeeded"), accepted),
+        equal(f"{name}rows in all", found.total, accepted),
+    ]
+    if ledger is not None:
+        checks.append(equal(f"{name}executions of steps", executed(ledger, found), steps * accepted))
+    return checks
 
 
 def executions(ledger: Path) -> Counter[tuple[str, str]]:

@@ -62,6 +62,12 @@ class Session:
             self.recorder.row(**row, **phase, **error, **request.facts)
         return requests
 
+    def keep(self, phase: str, runs: Sequence[Mapping[str, Any]]) -> None:
+        """Make a raw row of each listed run, with its times."""
+        for run in runs:
+            facts = {name: run[name] for name in ("id", "status", "created_at", "started_at", "finished_at")}
+            self.recorder.row(phase=phase, **facts)
+
     def timed(self, check: Check) -> Check:
         """A claim about time, speed or size: the short version only shows it."""
         return replace(check, shown=True) if self.quick else check

@@ -21,7 +21,7 @@ from typing import Any
 
 import uvicorn
 
-from fanfold.adapters.memory import ReadMeter
+from fanfold.adapters.memory import MemoryQueue, ReadMeter
 from fanfold.explore.memory import memory_services
 from fanfold.local.http_gateway import HttpGateway, proxy_event
 from fanfold.local.node import listen
@@ -89,7 +89,9 @@ def settings_of(pools: Mapping[str, int], *, max_queue_depth: int, ledger: Path,
 
 async def run(settings: Settings, pools: Mapping[str, int], *, past: int) -> None:
     """Serve until standard input ends; each class is worked on, so many runs at once, unless that is 0."""
-    services, _ = memory_services(settings, SystemClock(), SystemIds())
+    clock = SystemClock()
+    # A poll of an empty lane has a place of its worker, and gives it back when its time is over.
+    services, _ = memory_services(settings, clock, SystemIds(), queue=MemoryQueue(clock))
     meter: ReadMeter | None = None
     if past:
         store, meter = past_store(TENANT, past, until=services.clock.now())

@@ -33,20 +33,20 @@ class Aim(StrEnum):
     )
     ENGINE = (
         "engine",
-        "the engine alone, in memory, codec included: diamonds per second of one processor",
-        "≥ 500",
+        "the engine alone, in memory, codec included: a diamond's processor time ÷ that of packing 20 events",
+        "≤ 40",
         ("engine",),
     )
     LATENCY = (
         "latency",
         "an empty diamond on an idle system, one worker process: from its acceptance to its last commit",
-        "p95 < 0.3 s",
+        "p95 ≤ 4 reads of a run",
         ("engine",),
     )
     LEVEL = (
         "level",
         "what a dependency level adds, warm",
-        "< 30 ms",
+        "≤ 1 read of a run",
         ("engine",),
     )
     WIDE = (

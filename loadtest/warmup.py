@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fanfold import Client
+from loadtest.counting import tags_of
 from loadtest.systems_under_test import Target
 
 TAG = "load=warm"
@@ -28,8 +29,7 @@ def warm(
     There a process of the API begins when somebody asks while all others are busy: who will be asked by many at once
     has to have been before. Raises TimeoutError, or RuntimeError when a run does not succeed.
     """
-    key, _, value = TAG.partition("=")
-    tags = {key: value}
+    tags = tags_of(TAG)
     submitted = [client.submit(workflow, given, tags=tags)["id"] for _ in range(runs)]
     if target.stack is not None:
         submitted.append(_held(client, workflow, given, tags=tags, callers=callers))

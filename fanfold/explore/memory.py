@@ -51,12 +51,14 @@ class PatientQueue(MemoryQueue):
         return taken
 
 
-def memory_services(settings: Settings, clock: Clock, ids: Ids) -> tuple[Services, MemoryFanOut]:
+def memory_services(
+    settings: Settings, clock: Clock, ids: Ids, *, queue: MemoryQueue | None = None
+) -> tuple[Services, MemoryFanOut]:
     """Empty services, and the fan-out among them, which still lacks its function.
 
-    Every record makes the round trip it makes in the real table.
+    Every record makes the round trip it makes in the real table. Without a `queue` there is a patient one.
     """
-    queue, blobs = PatientQueue(clock), MemoryBlobs()
+    queue, blobs = queue or PatientQueue(clock), MemoryBlobs()
     fan_out = MemoryFanOut(blobs, queue)
     wired = Services(
         settings=settings,

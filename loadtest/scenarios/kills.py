@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 from fanfold import Client
 from fanfold.local.local_stack import LocalStack
-from loadtest.counting import drained, ledgered
+from loadtest.counting import drained, ledgered, tags_of
 from loadtest.scenario import Found, Session
 from loadtest.systems_under_test import Needs, workers
 from loadtest.targets import Aim
@@ -90,10 +90,7 @@ def kills(
             ended = drained(client, session.tag, within_seconds=TIMEOUT_SECONDS + 2 * runs)
         events = {row["id"]: list(client.events(row["id"], follow=False)) for row in ended.listed}
         executions = [line for line in ledgered(target.ledger) if line["run"] in events]
-    for row in ended.listed:
-        epochs = sum(event["type"] == "run.claimed" for event in events[row["id"]])
-        facts = {key: row[key] for key in ("id", "status", "created_at", "started_at", "finished_at")}
-        session.recorder.row(phase="under kills", claims=epochs, **facts)
+    session.keep("under kills", ended.listed)
     told = judged(events, executions)
     checks: list[Check] = [
         *toward(Aim.KILLS, equal("runs that succeeded", ended.count("succeeded"), runs), n=runs),
@@ -138,8 +135,7 @@ def _document() -> Mapping[str, Any]:
 
 
 def _submitted(client: Client, workflow: str, tag: str, count: int) -> list[str]:
-    key, _, value = tag.partition("=")
-    return [client.submit(workflow, PACE, tags={key: value})["id"] for _ in range(count)]
+    return [client.submit(workflow, PACE, tags=tags_of(tag))["id"] for _ in range(count)]
 
 
 def _met(client: Client, ledger: Path, run_id: str, step: str, moment: Moment) -> int:

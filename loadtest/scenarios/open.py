@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fanfold import Client
-from loadtest.counting import drained, executed
+from loadtest.counting import all_there, drained
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
@@ -58,20 +58,14 @@ def _at(
         "rate", target, users=1, seconds=seconds, phase=name, workflow=workflow, tag=tag, rate=rate
     )
     rows = drained(client, tag, within_seconds=max(120, 4 * seconds))
-    for row in rows.listed:
-        facts = {key: row[key] for key in ("id", "status", "created_at", "started_at", "finished_at")}
-        session.recorder.row(phase=name, **facts)
+    session.keep(name, rows.listed)
     accepted = [request for request in requests if request.status == 202]
     elapsed = elapsed_seconds(requests)
     checks = [
-        equal(f"{name}: accepted runs that have a row and succeeded", rows.count("succeeded"), len(accepted)),
-        equal(f"{name}: rows in all", rows.total, len(accepted)),
+        *all_there(f"{name}: ", rows, len(accepted), ledger=target.ledger, steps=len(DIAMOND["steps"])),
         equal(f"{name}: requests that were not accepted", len(requests) - len(accepted), 0),
         equal(f"{name}: requests of the schedule", len(requests), round(rate * seconds)),
     ]
-    if target.ledger:
-        steps = executed(target.ledger, rows)
-        checks.append(equal(f"{name}: executions of steps", steps, 4 * rows.count("succeeded")))
     run, submit = quantiles(rows.seconds("created_at", "finished_at")), quantiles(r.seconds for r in requests)
     checks.append(shown(f"{name}: a diamond by its own times", run))
     return {

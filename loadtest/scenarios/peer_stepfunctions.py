@@ -12,11 +12,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any
+from typing import Annotated
 
 from fanfold import Client
 from lab.peers.stepfunctions import Machine, machine
-from loadtest.counting import drained
+from loadtest.counting import drained, tags_of
 from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
 from loadtest.systems_under_test import Needs
@@ -91,17 +91,14 @@ def _ours(
     session: Session, client: Client, count: int, at_once: int, tag: str, taken: list[float], *, phase: str
 ) -> tuple[float, Check]:
     session.say(f"{phase}: {count} runs, {at_once} at once")
-    key, _, value = tag.partition("=")
 
     def one() -> None:
-        client.wait(client.submit(DIAMOND["name"], tags={key: value})["id"], timeout=60)
+        client.wait(client.submit(DIAMOND["name"], tags=tags_of(tag))["id"], timeout=60)
 
     elapsed = _elapsed(one, count, at_once)
     ended = drained(client, tag, within_seconds=60)
     taken += ended.seconds("created_at", "finished_at")
-    for row in ended.listed:
-        times: dict[str, Any] = {name: row[name] for name in ("created_at", "started_at", "finished_at")}
-        session.recorder.row(phase=phase, id=row["id"], status=row["status"], **times)
+    session.keep(phase, ended.listed)
     return count / elapsed, equal(f"{tag.rpartition('=')[2]}: runs that succeeded", ended.count("succeeded"), count)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fanfold import Client
-from loadtest.counting import drained, executed
+from loadtest.counting import all_there, drained
 from loadtest.measure import quantiles
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
@@ -68,13 +68,9 @@ def _at(
     # in the elapsed time there is the end, when one user after the other has stopped.
     share = sum(r.facts["ms"] for r in runs) / 1000 / sum(r.seconds for r in runs)
     checks = [
-        equal(f"{name}: accepted runs that have a row and succeeded", rows.count("succeeded"), len(accepted)),
-        equal(f"{name}: rows in all", rows.total, len(accepted)),
+        *all_there(f"{name}: ", rows, len(accepted), ledger=target.ledger),
         equal(f"{name}: failed requests", failures(requests), 0),
     ]
-    if target.ledger:
-        calls = executed(target.ledger, rows)
-        checks.append(equal(f"{name}: executions of calls", calls, rows.count("succeeded")))
     # Shown, not claimed: SwarmKit's figures are of another machine, and the emulator's own limit is near at 100 users.
     # The comparison in turns is `peer-swarmkit`'s, that of one worker with its ideal is `workers`'.
     theirs = SWARMKIT_RUNS_PER_SECOND.get(users) if ms == 2_000 else None

@@ -15,12 +15,12 @@ from tempfile import mkdtemp
 from typing import Annotated, Any
 
 from fanfold import Client
-from loadtest.counting import Rows, drained, executed, moment
+from loadtest.counting import Rows, all_there, drained, moment, tags_of
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
 from loadtest.systems_under_test import Needs, Target, workers
 from loadtest.targets import Aim
-from loadtest.verdict import Check, at_least, equal, shown, toward
+from loadtest.verdict import Check, at_least, shown, toward
 from loadtest.warmup import warm
 from loadtest.workflows import counted_call
 
@@ -119,9 +119,8 @@ def _at(
     workflow = _ready(target, client, count)
     session.say(f"{name}: {runs} runs end to end, then as many drained")
     tag = f"{session.tag}-{count}-end"
-    key, _, value = tag.partition("=")
     with ThreadPoolExecutor(SUBMITTERS) as threads:
-        submitted = [threads.submit(client.submit, workflow, {"ms": CALL_MS}, tags={key: value}) for _ in range(runs)]
+        submitted = [threads.submit(client.submit, workflow, {"ms": CALL_MS}, tags=tags_of(tag)) for _ in range(runs)]
         for each in submitted:
             each.result()
     ended = _ended(session, client, tag, runs, phase=f"{name}, end to end")
@@ -131,7 +130,10 @@ def _at(
         "drain": runs / span(drain, "started_at"),
         "ideal": 1_000 * count / CALL_MS,
     }
-    checks = _counted(name, target, runs, ended) + _counted(f"{name}, drain", target, runs, drain)
+    checks = [
+        *all_there(f"{name}: ", ended, runs, ledger=target.ledger),
+        *all_there(f"{name}, drain: ", drain, runs, ledger=target.ledger),
+    ]
     checks.append(shown(f"{name}: runs per second, end to end", f"{figures['end_to_end']:.3g}"))
     checks.append(shown(f"{name}: runs per second, drained", f"{figures['drain']:.3g} of {figures['ideal']:g}"))
     return figures, checks
@@ -142,7 +144,7 @@ def _wide(session: Session, target: Target, client: Client, *, runs: int) -> tup
     session.say(f"one worker, {WIDE} at once: {runs} runs of {WIDE_MS} ms")
     ended = backlog(session, client, f"{session.tag}-wide", workflow, WIDE_MS, runs, phase="one wide worker")
     rate = runs / span(ended, "started_at")
-    checks = _counted("one wide worker", target, runs, ended)
+    checks = all_there("one wide worker: ", ended, runs, ledger=target.ledger)
     checks.append(shown("one wide worker: runs per second", f"{rate:.3g} of {1_000 * WIDE / WIDE_MS:g}"))
     return {"runs_per_second": rate}, checks
 
@@ -157,9 +159,8 @@ def _ready(target: Target, client: Client, runs: int) -> str:
 
 def backlog(session: Session, client: Client, tag: str, workflow: str, ms: int, runs: int, *, phase: str) -> Rows:
     """A backlog that nobody sees before all of it is there."""
-    key, _, value = tag.partition("=")
     delay = 3 + round(runs / SUBMITS_A_SECOND)
-    one = {"workflow": workflow, "input": {"ms": ms}, "tags": {key: value}, "delay": delay}
+    one = {"workflow": workflow, "input": {"ms": ms}, "tags": tags_of(tag), "delay": delay}
     refused = [result for result in client.submit_many([one] * runs) if result["status"] != 202]
     if refused:
         raise RuntimeError(f"{len(refused)} of {runs} submits were refused: {refused[0]}")
@@ -168,18 +169,8 @@ def backlog(session: Session, client: Client, tag: str, workflow: str, ms: int, 
 
 def _ended(session: Session, client: Client, tag: str, runs: int, *, phase: str) -> Rows:
     found = drained(client, tag, within_seconds=120 + 3 * runs)
-    for row in found.listed:
-        session.recorder.row(
-            phase=phase, **{n: row[n] for n in ("id", "status", "created_at", "started_at", "finished_at")}
-        )
+    session.keep(phase, found.listed)
     return found
-
-
-def _counted(name: str, target: Target, runs: int, found: Rows) -> list[Check]:
-    checks = [equal(f"{name}: runs that succeeded", found.count("succeeded"), runs)]
-    if target.ledger:
-        checks.append(equal(f"{name}: executions", executed(target.ledger, found), runs))
-    return checks
 
 
 def span(found: Rows, begin: str) -> float:
