@@ -13,10 +13,10 @@ from fanfold.adapters.memory.queue import MAX_WAIT_SECONDS
 from fanfold.engine.language.workflow import Workflow, load
 from fanfold.engine.payload import Json
 from fanfold.engine.record import sealing
-from fanfold.service import record_writer, workflow_cache
+from fanfold.service import commit, workflow_cache
 from fanfold.service.worker import process
 from fanfold.service.worker.message_handler import Disposition, MessageHandler
-from fanfold.service.worker.run_coordinator import RunCoordinator
+from fanfold.service.worker.run_commits import RunCommits
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate
 from tests.simulation.loop import SimulationLoop
@@ -57,11 +57,11 @@ def instrumented() -> Iterator[None]:
             CURRENT.get().audit.fail("a message's handling raises nothing", repr(error))
             raise
 
-    decide = RunCoordinator._decide
+    decide = RunCommits._decide
 
-    def perilous(self: RunCoordinator, events: Any, loaded: Any, *, goes_on: bool = True) -> Any:
-        if goes_on and (self._held or self._first is None):
-            CURRENT.get().perils.decides(self._record)
+    def perilous(self: RunCommits, events: Any, loaded: Any, *, goes_on: bool = True) -> Any:
+        if goes_on and (self._own.held or not self.bare):
+            CURRENT.get().perils.decides(self._own.record)
         return decide(self, events, loaded, goes_on=goes_on)
 
     before = logging.root.manager.disable
@@ -69,14 +69,14 @@ def instrumented() -> Iterator[None]:
     try:
         with (
             patch.object(MessageHandler, "handle", watched),
-            patch.object(RunCoordinator, "_decide", perilous),
+            patch.object(RunCommits, "_decide", perilous),
             patch.object(process, "flush", lambda: None),
             # Idle polls are most of what goes on; SQS lets none wait longer.
             patch.object(process, "POLL_SECONDS", MAX_WAIT_SECONDS),
             # Each process of the fleet loads the few documents anew.
             patch.object(workflow_cache, "load", _remembering()),
             # The runs here are short; sealed as if they were long, theirs is every way to read a record.
-            patch.object(record_writer, "SEAL_OVER_BYTES", 300),
+            patch.object(commit, "SEAL_OVER_BYTES", 300),
             patch.object(sealing, "MIN_BYTES", 40),
         ):
             yield

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from fanfold.engine.errors import Conflict, InfrastructureError, LimitExceeded, NotFound, Unanswered
+from fanfold.engine.errors import InfrastructureError, LimitExceeded, NotFound, Unanswered
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Loaded
-from fanfold.engine.ports import Moment, RunKey
+from fanfold.engine.ports import Moment
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.decide import Decision, decide
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.events import Move
 from fanfold.engine.rules.operations import replayed
-from fanfold.service.commit import Commit, follow, put, which_of
+from fanfold.service.commit import Commit, Committed, RecordWriter, by_signature, follow, put
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.payloads import Payloads
-from fanfold.service.record_writer import RecordWriter
 from fanfold.service.telemetry.reporting import logger
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
@@ -66,50 +65,43 @@ class Control:
         pause = FIRST_PAUSE_SECONDS
         writer = RecordWriter(self._services, workflow, payloads)
         tried: list[Commit] = []
+        lost = by_signature(self._services, tried)
         while True:
             decision = await payloads.provide(run, _asking(run, workflow, move, clock.now(), self._limits))
             if not decision.changed:
                 receipt = replayed(run, move)
                 return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
             error: InfrastructureError | None = None
+            recorded: Run | None = run
             try:
                 wanted = await writer.next(run, decision, signed=True)
                 commit = Commit(before=run, run=wanted, decision=decision, workflow=workflow, sent=Moment.of(clock))
                 tried.append(commit)
-                await put(self._services, commit)
-            except Conflict as conflict:
-                recorded = conflict.current or await self._read(run)
-            except Unanswered as unanswered:
-                error, recorded = unanswered, await self._read(run)
+                made = await put(self._services, commit, lost)
             except InfrastructureError as refused:
-                error, recorded = refused, run
+                error = refused
             except LimitExceeded:
                 if writer.all_of_it:
                     raise
                 writer.all_of_it = True
                 continue
             else:
-                return await self._followed(tried[-1])
+                if isinstance(made, Committed):
+                    return await self._followed(made)
+                error, recorded = made.error, made.record
             if recorded is None or recorded.submission != run.submission:
                 raise NotFound(f"there is no run {run.id!r} any more")
-            done = await which_of(self._services, tried, recorded)
-            if done is not None:
-                return await self._followed(done)
             if clock.monotonic() + pause > until:
                 raise error or Unanswered("the run was written by others all the time")
             await clock.sleep(pause)
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
             run = recorded
 
-    async def _read(self, run: Run) -> Run | None:
-        key = RunKey(tenant=run.tenant, run_id=run.id)
-        return await self._services.runs.get(key, now=self._services.clock.now())
-
-    async def _followed(self, done: Commit) -> Done:
+    async def _followed(self, done: Committed) -> Done:
         """What follows the commit; only then is the operator answered."""
-        assert done.first is not None, "every move is told of in the journal"
-        run = done.run
+        first, run = done.commit.first, done.commit.run
+        assert first is not None, "every move is told of in the journal"
         facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
-        logger().info("an operation", extra={**facts, "did": str(done.first.type)})
+        logger().info("an operation", extra={**facts, "did": str(first.type)})
         await follow(self._services, done)
-        return Done(run=run, changed=True, seq=done.first.seq)
+        return Done(run=run, changed=True, seq=first.seq)

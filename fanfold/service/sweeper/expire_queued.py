@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fanfold.engine.errors import Conflict
 from fanfold.engine.ports import Moment
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.decide import decide
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.events import QueueDeadlineChecked
-from fanfold.service.commit import Commit, follow, next_record, put_and_recognise
+from fanfold.service.commit import Commit, Committed, by_write_id, follow, next_record, put
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
 
@@ -37,9 +36,10 @@ class QueueExpiry:
             workflow=workflow,
             sent=Moment.of(self._services.clock),
         )
-        try:
-            await put_and_recognise(self._services, commit)
-        except Conflict:
-            return False
-        await follow(self._services, commit)
-        return True
+        made = await put(self._services, commit, by_write_id(commit))
+        if isinstance(made, Committed):
+            await follow(self._services, made)
+            return True
+        if made.error is not None:
+            raise made.error
+        return False

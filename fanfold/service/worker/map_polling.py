@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fanfold.engine.errors import Conflict
 from fanfold.engine.ports import Moment
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.decide import decide
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.engine.rules.events import AttemptFailed, MapCompletionSignalled, MapEnded, MapStillRunning, MapThrottled
-from fanfold.service.commit import Commit, follow, next_record, put_and_recognise
+from fanfold.service.commit import Commit, Committed, by_write_id, follow, next_record, put
 from fanfold.service.maps import Maps
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
@@ -53,10 +52,10 @@ class MapPolling:
             workflow=workflow,
             sent=Moment.of(self._services.clock),
         )
-        try:
-            await put_and_recognise(self._services, commit)
-        except Conflict as conflict:
-            current: Run | None = conflict.current
-            return current
-        await follow(self._services, commit)
-        return None
+        made = await put(self._services, commit, by_write_id(commit))
+        if isinstance(made, Committed):
+            await follow(self._services, made)
+            return None
+        if made.error is not None:
+            raise made.error
+        return made.record

@@ -37,7 +37,8 @@ from fanfold.service.telemetry.reporting import Metric, about, count, logger
 from fanfold.service.wiring import Services
 from fanfold.service.worker.clockcheck import clock_off
 from fanfold.service.worker.map_polling import MapPolling
-from fanfold.service.worker.run_coordinator import Ended, News, OwnershipLost, RunCoordinator
+from fanfold.service.worker.ownership import Ended, OwnershipLost
+from fanfold.service.worker.run_coordinator import News, RunCoordinator
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.workflow_cache import WorkflowCache
 
@@ -297,13 +298,22 @@ class MessageHandler:
         limits = engine_limits(self._services.settings, self._stop_before, missing=missing, stopping=self._stopping)
         claim = Claimed(owner=self._services.ids.token(), worker=self._worker)
         coordinator = RunCoordinator(
-            self._services, self._attempts, workflow, limits, claim=claim, news=news, repeated=repeated, first=first
+            self._services,
+            self._attempts,
+            workflow,
+            limits,
+            base,
+            condition,
+            claim=claim,
+            news=news,
+            repeated=repeated,
+            first=first,
         )
         if self._broken_off:
             coordinator.break_off()
         self._coordinators.add(coordinator)
         try:
-            outcome = await coordinator.run(base, condition)
+            outcome = await coordinator.run()
         finally:
             self._coordinators.discard(coordinator)
         if isinstance(outcome, OwnershipLost) and outcome.row is not base:

@@ -17,10 +17,12 @@ from fanfold.engine.rules import decide as rules
 from fanfold.engine.rules import delivery, interruption, scheduling
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.engine_limits import EngineLimits
+from fanfold.service import commit
 from fanfold.service.payloads import payload_key
-from fanfold.service.worker import message_handler
-from fanfold.service.worker.held_lease import HeldLease
+from fanfold.service.worker import message_handler, run_commits
 from fanfold.service.worker.message_handler import MessageHandler
+from fanfold.service.worker.ownership import HeldLease, Judgement, Ownership
+from fanfold.service.worker.run_commits import RunCommits
 from fanfold.service.worker.run_coordinator import RunCoordinator
 from fanfold.service.worker.running_attempts import RunningAttempts
 
@@ -46,14 +48,18 @@ def claims_under_a_valid_lease() -> Iterator[None]:
 @contextmanager
 def starts_before_the_commit() -> Iterator[None]:
     """Attempts begin when they are decided, not when they are recorded (R3)."""
-    decide = RunCoordinator._decide
+    begin, decide = RunCoordinator.__init__, RunCommits._decide
 
-    def early(self: RunCoordinator, events: Any, loaded: Any, **given: Any) -> Any:
+    def begins(self: RunCoordinator, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self._commits.running = self._running  # type: ignore[attr-defined]  # for the early start
+
+    def early(self: Any, events: Any, loaded: Any, **given: Any) -> Any:
         decision = decide(self, events, loaded, **given)
-        self._running.match(decision.run, {})
+        self.running.match(decision.run, {})
         return decision
 
-    with patch.object(RunCoordinator, "_decide", early):
+    with patch.object(RunCoordinator, "__init__", begins), patch.object(RunCommits, "_decide", early):
         yield
 
 
@@ -77,12 +83,14 @@ def an_attempt_gives_up_in_an_outage() -> Iterator[None]:
 def a_lost_answer_is_a_lost_run() -> Iterator[None]:
     """After a conflict with its own earlier put the shell goes, though the run is its own (R3)."""
 
-    async def gives_up(self: RunCoordinator, row: Run | None) -> Any:
-        if self._held:
-            return self._lost(row)
-        raise Unanswered("gave up")
+    async def not_mine(self: Ownership, row: Run) -> None:
+        if not self.held:
+            raise Unanswered("gave up")
 
-    with patch.object(RunCoordinator, "_go_by", gives_up):
+    with (
+        patch.object(Ownership, "recognise", not_mine),
+        patch.object(Ownership, "judge", lambda self, row: Judgement.LOST),
+    ):
         yield
 
 
@@ -90,10 +98,15 @@ def a_lost_answer_is_a_lost_run() -> Iterator[None]:
 def an_unanswered_put_is_taken_for_done() -> Iterator[None]:
     """The shell goes on as if its put had been answered (R3)."""
 
-    async def believes(self: RunCoordinator) -> Any:
-        self._answered(next(reversed(self._unanswered.values())))
+    put = commit.put
 
-    with patch.object(RunCoordinator, "_look", believes):
+    async def believing(services: Any, wanted: Any, lost: Any, **given: Any) -> Any:
+        made = await put(services, wanted, lost, **given)
+        if isinstance(made, commit.Stands) and made.error is not None:
+            return commit.Committed(commit=wanted, record=wanted.run)
+        return made
+
+    with patch.object(run_commits, "put", believing):
         yield
 
 

@@ -13,7 +13,7 @@ from fanfold.engine.record.run import Run
 from fanfold.service.effects import EffectRunner
 from fanfold.service.sweeper.sweep import _Pass
 from fanfold.service.worker import message_handler
-from fanfold.service.worker.run_coordinator import OwnershipLost
+from fanfold.service.worker.ownership import OwnershipLost
 from tests.simulation import fleet
 
 

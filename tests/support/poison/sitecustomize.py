@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-SHELL = "fanfold.service.worker.run_coordinator"
+SHELL = "fanfold.service.worker.run_commits"
 GORGE_BYTES = 128_000_000
 
 
@@ -56,7 +56,7 @@ def poison(shell: Any) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
             del eaten
         if goes_on and kind == "dawdle":
-            time.sleep(2 * more["terms"].lease.total_seconds())
+            time.sleep(2 * more["limits"].lease.total_seconds())
         return decide(run, *given, goes_on=goes_on, **more)
 
     shell.decide = deadly

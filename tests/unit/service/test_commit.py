@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from fanfold.engine.errors import Conflict, Unanswered
+from fanfold.engine.errors import Unanswered
 from fanfold.engine.language.document_check import check
 from fanfold.engine.ports import IfAbsent, Moment, RunKey
 from fanfold.engine.record.run import Run, Slot
@@ -22,7 +22,7 @@ from fanfold.engine.rules.effects import (
     StartMap,
     StopMap,
 )
-from fanfold.service.commit import Commit, beside, next_record, put_and_recognise
+from fanfold.service.commit import Commit, Committed, Stands, by_write_id, carry_out, next_record, put
 from fanfold.service.wiring import Services
 from tests.support.builders import a_run, a_workflow
 from tests.support.faults import Fault, Faulty
@@ -39,9 +39,32 @@ EVERY = (
 )
 
 
-def test_every_effect_but_an_attempt_is_carried_out_by_whoever_commits() -> None:
+class Followed:
+    """Notes the effects that are to be carried out beside a run."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+
+    def follow(self, run: Run, effect: Effect, *, committed: Moment) -> None:
+        self.effects.append(effect)
+
+
+async def test_every_effect_but_an_attempt_is_carried_out_by_whoever_commits() -> None:
     assert {type(effect) for effect in EVERY} == set(get_args(Effect)), "an effect that this test does not know"
-    assert list(beside(EVERY)) == list(EVERY[1:])
+    _, _, commit = await prepared()
+    commit = replace(commit, decision=replace(commit.decision, effects=EVERY))
+    followed: Any = Followed()
+    carry_out(Committed(commit=commit, record=commit.run), followed)
+    assert followed.effects == list(EVERY[1:])
+
+
+async def test_a_holder_begins_the_attempts_that_it_committed() -> None:
+    _, _, commit = await prepared()
+    commit = replace(commit, decision=replace(commit.decision, effects=EVERY))
+    followed: Any = Followed()
+    begun: list[StartAttempt] = []
+    carry_out(Committed(commit=commit, record=commit.run), followed, begin=begun.append)
+    assert (begun, followed.effects) == ([EVERY[0]], list(EVERY[1:]))
 
 
 async def prepared() -> tuple[Services, Faulty, Commit]:
@@ -64,27 +87,54 @@ async def stored(services: Services, run: Run) -> Run | None:
 
 async def test_a_record_is_put_once_under_its_next_version_and_names_its_write() -> None:
     services, faulty, commit = await prepared()
-    await put_and_recognise(services, commit)
+    assert isinstance(await put(services, commit, by_write_id(commit)), Committed)
     standing = await stored(services, commit.run)
     assert standing is not None
     assert (standing.version, standing.write_id) == (commit.before.version + 1, commit.run.write_id)
     assert (faulty.count("put"), faulty.count("get")) == (2, 1), "one put of its own, and no read before the test's"
-    with pytest.raises(Conflict):
-        await put_and_recognise(services, commit)
+
+
+async def test_a_put_that_meets_another_record_is_not_done_and_says_which_stands() -> None:
+    services, faulty, commit = await prepared()
+    other = replace(commit, run=next_record(services, commit.before, commit.decision))
+    await put(services, other, by_write_id(other))
+    made = await put(services, commit, by_write_id(commit))
+    assert isinstance(made, Stands)
+    assert made.record is not None
+    assert (made.record.write_id, made.error) == (other.run.write_id, None)
+    assert faulty.count("get") == 0, "the store's refusal holds the record"
+
+
+async def test_a_put_that_an_sdk_repeated_against_its_own_first_try_is_recognised() -> None:
+    services, faulty, commit = await prepared()
+    await put(services, commit, by_write_id(commit))
+    again = await put(services, commit, by_write_id(commit))
+    assert isinstance(again, Committed)
+    assert (again.commit, faulty.count("get")) == (commit, 0)
 
 
 async def test_a_put_whose_answer_was_lost_is_recognised_in_the_record() -> None:
     services, faulty, commit = await prepared()
     faulty.plan("put", Fault.DONE)
-    await put_and_recognise(services, commit)
+    assert isinstance(await put(services, commit, by_write_id(commit)), Committed)
     assert faulty.count("put") == 2, "it is not made again"
 
 
 async def test_a_put_that_was_lost_with_its_answer_is_not_taken_for_done() -> None:
     services, faulty, commit = await prepared()
     faulty.plan("put", Fault.LOST)
-    with pytest.raises(Unanswered):
-        await put_and_recognise(services, commit)
+    made = await put(services, commit, by_write_id(commit))
+    assert isinstance(made, Stands)
+    assert isinstance(made.error, Unanswered)
+    assert made.record == commit.before
     standing = await stored(services, commit.run)
     assert standing is not None
     assert standing.version == commit.before.version
+
+
+async def test_a_put_without_an_answer_whose_record_can_not_be_read_is_unanswered() -> None:
+    services, faulty, commit = await prepared()
+    faulty.plan("put", Fault.DONE)
+    faulty.plan("get", Fault.DOWN)
+    with pytest.raises(Unanswered, match="its record can't be read"):
+        await put(services, commit, by_write_id(commit))

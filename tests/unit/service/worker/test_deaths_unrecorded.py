@@ -12,7 +12,7 @@ from fanfold.engine.record.messages import Envelope
 from fanfold.engine.record.run import Reason, Run, Status
 from fanfold.engine.rules.delivery import MOST_HAND_BACKS
 from fanfold.service.settings import Settings
-from fanfold.service.worker import run_coordinator
+from fanfold.service.worker import run_commits
 from fanfold.service.worker.message_handler import Redeliver
 from tests.support.faults import Fault
 from tests.support.virtual import PROCESS, loop, virtually
@@ -32,8 +32,8 @@ class Deadly:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.deaths = 0
         self.run_id = ""
-        self._decide = run_coordinator.decide
-        monkeypatch.setattr(run_coordinator, "decide", self)
+        self._decide = run_commits.decide
+        monkeypatch.setattr(run_commits, "decide", self)
 
     def __call__(self, run: Run, workflow: Any, events: Any, now: Any, *, goes_on: bool = True, **given: Any) -> Any:
         if run.id == self.run_id and goes_on:

@@ -15,7 +15,7 @@ from fanfold.engine.payload import BlobRef
 from fanfold.engine.ports import IfVersion
 from fanfold.engine.record import sealing
 from fanfold.engine.record.run import Reason, Run, Status
-from fanfold.service import record_writer
+from fanfold.service import commit
 from fanfold.service.api.run_reader import whole
 from fanfold.service.settings import Settings
 from fanfold.service.worker.message_handler import Ack, Disposition, Redeliver
@@ -454,7 +454,7 @@ async def test_progress_in_an_unanswered_put_is_told_once_though_an_operator_wro
 async def test_progress_in_an_unanswered_put_is_told_once_though_an_operator_sealed_it_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(record_writer, "SEAL_OVER_BYTES", 0)
+    monkeypatch.setattr(commit, "SEAL_OVER_BYTES", 0)
     monkeypatch.setattr(sealing, "MIN_BYTES", 0)
     play = Play()
     over = After(lambda: operate(play.world, play.envelope, a_signal("nobody")), Fault.DONE)

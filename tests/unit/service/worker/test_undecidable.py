@@ -12,7 +12,7 @@ from fanfold.engine.errors import IllegalMove
 from fanfold.engine.record.run import Reason, Status
 from fanfold.engine.rules import decide as rules
 from fanfold.engine.rules.events import CancelAsked, Event, Undecidable
-from fanfold.service.worker import run_coordinator
+from fanfold.service.worker import run_commits
 from fanfold.service.worker.message_handler import Ack
 from tests.support.game import Game, a_flow
 from tests.support.virtual import virtually
@@ -36,7 +36,7 @@ def broken_where(monkeypatch: pytest.MonkeyPatch, broken: Any) -> list[Sequence[
             raise ValueError("a bug")
         return rules.decide(run, workflow, events, *given, **more)
 
-    monkeypatch.setattr(run_coordinator, "decide", decide)
+    monkeypatch.setattr(run_commits, "decide", decide)
     return failed
 
 
