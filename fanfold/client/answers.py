@@ -1,4 +1,4 @@
-"""What becomes of an answer: its value, an exception, or another try."""
+"""Turns an answer into its value, an exception, or another try."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fanfold.client.errors import NotFanfold, problem
 T = TypeVar("T")
 
 REPEATED = frozenset({429, 502, 503, 504})
-"""Answers that ask to come again."""
+"""Statuses after which a call is repeated."""
 
 PROBLEM = "application/problem+json"
-"""The media type of all that the service itself says when it says no."""
+"""The media type of the service's errors."""
 
 _NOBODYS = frozenset({404, 405, 410, 501})
-"""What other servers answer to paths and methods they do not know; from this service they come with a problem."""
+"""Answers of other servers to unknown paths and methods; this service adds a problem document."""
 
 
 def value_of(call: Call[T], *, url: str, status: int, body: bytes, retry_after: str | None) -> T:
-    """The JSON that an answer from `url` carries.
+    """The JSON of an answer from `url`.
 
-    Raises the `Problem` it states instead, `NotFanfold` for what this service never answers.
+    Raises the `Problem` of an error, and `NotFanfold` for an answer that this service never gives.
     """
     try:
         value = json.loads(body) if body else None
@@ -43,7 +43,7 @@ def value_of(call: Call[T], *, url: str, status: int, body: bytes, retry_after: 
 
 
 def comes_again(status: int, media_type: str | None) -> bool:
-    """Whether an answer asks to come again: in so many words, or as a 500 that is a gateway's and not the service's.
+    """Whether a call should be repeated: by its status, or because a 500 comes from the gateway.
 
     API Gateway's HTTP APIs answer 500 when a function was killed, or could not read the token.
     """

@@ -1,9 +1,8 @@
-"""What the two clients share, which is all but how they send and sleep.
+"""The part that both clients share: everything except sending and sleeping.
 
-A call is an `Exchange`: a generator that asks for a request to be sent or for a pause, and is told what came of it.
-It repeats what was refused for load (429, 502, 503, 504), failed in the gateway (a 500 that is no problem of
-the service's) or was not answered, as long as `retry_for_seconds` allows, and raises what is left as an
-exception of `fanfold.client.errors`.
+A call is an `Exchange`: a generator that yields a request or a pause, and receives the result. It repeats throttled
+calls (429, 502, 503, 504), failures of the gateway (a 500 without a problem document) and calls without an answer for
+`retry_for_seconds`. Then it raises an exception of `fanfold.client.errors`.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_WAIT_SECONDS = 20
-"""How long one request may be held: API Gateway cuts HTTP APIs at 30 s, and the answer must travel."""
+"""Seconds that one request may wait. API Gateway ends requests to HTTP APIs after 30 s."""
 
 READ_TIMEOUT_SECONDS = 40.0
-"""Longer than API Gateway lets any request live, so its answer comes first."""
+"""Longer than API Gateway's longest request, so that its answer comes first."""
 
 QUICK_SECONDS = 1.0
-"""A held request that comes back empty sooner than this was not held (the service is short of waiters)."""
+"""A request with `wait` that returns empty sooner than this did not wait: the service has too many waiting calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send this request (httpx's arguments); what comes back is the response, or the `httpx.RequestError`."""
+    """Send this request (httpx's arguments). The result is the response, or the `httpx.RequestError`."""
 
     request: Mapping[str, Any]
 
@@ -56,7 +55,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[T]):
-    """One thing of those that are listed or followed, for the caller."""
+    """One element of a list or stream, for the caller."""
 
     value: T
 
@@ -65,11 +64,11 @@ Exchange = Generator[Send | Sleep, Any, T]
 """A call that ends with a `T`."""
 
 Listing = Generator[Send | Sleep | Item[T], Any, None]
-"""A call, or several, that give one `T` after the other."""
+"""One or more calls that yield one `T` after the other."""
 
 
 class Session:
-    """What both clients are made of, whatever way they wait. Raises ValueError for what is no address or no token."""
+    """The state of a client. Raises ValueError for a malformed address or token."""
 
     def __init__(self, url: str, token: str | None, *, retry_for_seconds: float) -> None:
         check_address(url)
@@ -82,7 +81,7 @@ class Session:
             self._headers["authorization"] = f"Bearer {token}"
 
     def _options(self) -> dict[str, Any]:
-        # httpx takes a third of a second to import, and whoever only imports this package never needs it.
+        # httpx takes a third of a second to import, and an import of this package alone does not need it.
         import httpx
 
         return {
@@ -94,7 +93,7 @@ class Session:
 
 
 def ask(session: Session, call: Call[T]) -> Exchange[T]:
-    """One call, repeated where that may help."""
+    """One call with its retries."""
     import httpx
 
     request = {
@@ -149,9 +148,8 @@ def submit_many(
 ) -> Exchange[list[BatchResult]]:
     """Submit any number of runs, a hundred a call; each is `{workflow, input, …}`, as `submit` takes it.
 
-    Gives a result for each, in order: one that is refused spoils no other, and raises nothing. What is
-    refused for load is repeated as long as `retry_for_seconds` allows. With the same `key` and the
-    same runs again, they are the same runs.
+    Returns a result for each, in order. A refused run raises nothing and does not affect the others. Throttled runs
+    are repeated for `retry_for_seconds`. The same `key` with the same runs gives the same runs again.
     """
     results: list[BatchResult] = []
     key = key or calls.made_up_key()
@@ -163,12 +161,12 @@ def submit_many(
 
 
 def _submit_batch(session: Session, runs: list[Mapping[str, Any]], key: str) -> Exchange[list[BatchResult]]:
-    """Repeats a batch as a whole, which is safe: the keys make what was accepted a replay."""
+    """Repeat a whole batch. This is safe, because runs that were accepted are replayed by their keys."""
     begin = time.monotonic()
     results: list[BatchResult] = []
     for attempt in itertools.count(1):
         found = yield from ask(session, calls.submit_batch(runs, key=key))
-        # What was accepted before stays as it was told first.
+        # A run that was accepted before keeps its first result.
         results = [old if "run" in old else new for old, new in zip(results or found, found, strict=True)]
         again = [result["problem"] for result in results if result["status"] in answers.REPEATED]
         if not again:
@@ -182,12 +180,12 @@ def _submit_batch(session: Session, runs: list[Mapping[str, Any]], key: str) -> 
 
 
 def wait(session: Session, run_id: str, *, timeout: float | None = None) -> Exchange[Run]:
-    """The run once it has ended. Raises TimeoutError when that takes longer than `timeout` seconds."""
+    """Wait until the run has ended. Raises TimeoutError after `timeout` seconds."""
     begin = time.monotonic()
     until = None if timeout is None else begin + timeout
     while True:
         asked = time.monotonic()
-        # Never held past the caller's own timeout.
+        # Never wait beyond the caller's own timeout.
         held = LONGEST_WAIT_SECONDS if until is None else int(min(LONGEST_WAIT_SECONDS, max(0.0, until - asked)))
         run = yield from ask(session, calls.get(run_id, wait=held))
         if run["status"] in TERMINAL:
@@ -202,7 +200,7 @@ def wait(session: Session, run_id: str, *, timeout: float | None = None) -> Exch
 def events(session: Session, run_id: str, *, after: int = 0, follow: bool = True) -> Listing[Event]:
     """The run's journal after a `seq`, in order and without gaps; reconnects by itself.
 
-    With `follow` it ends when the run has, else with what is there now.
+    With `follow` it ends with the run, else after the events that exist now.
     """
     while True:
         asked = time.monotonic()
@@ -229,7 +227,7 @@ def runs(
     """All runs, newest first, read `page` at a time (1 to 200); after the one whose `cursor` is given.
 
     `status` and `workflow` may name several, comma-separated; each of `tags` is `name` or `name=value`, and
-    all must hold. Raises `Invalid` for a filter that makes no sense, and for another listing's cursor.
+    all must hold. Raises `Invalid` for an invalid filter, and for a cursor of another list.
     """
     while True:
         call = calls.runs(status=status, workflow=workflow, tags=tags or [], limit=page, cursor=cursor)
@@ -265,7 +263,7 @@ def asking(make: Callable[P, Call[T]]) -> Callable[Concatenate[Session, P], Exch
 
 
 def method_of(method: F, exchange: Callable[..., Any], answer: str = "{}") -> F:
-    """`method` with the words and the signature of the exchange that it carries out: for help() and editors."""
+    """`method` with the docstring and signature of its exchange, for help() and editors."""
     update_wrapper(method, exchange)
     found = inspect.signature(exchange)
     first, *others = found.parameters.values()
@@ -282,7 +280,7 @@ def _is_local(url: str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Raises ValueError, one sentence, for what can't be the address of an API."""
+    """Raise ValueError for a text that can't be the address of an API."""
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

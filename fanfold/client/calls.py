@@ -1,7 +1,7 @@
-"""Every call of the HTTP API as a value, and the rule for repeating one. Both clients have a method for each.
+"""Every call of the HTTP API as a value. Both clients have a method for each.
 
-All calls here may be repeated: reads, cancel, pause and resume by nature, `PUT` because it registers a hash, the others
-because they carry an idempotency key: the caller's, or one made up here.
+Every call may be repeated: reads, cancel, pause and resume are idempotent, `PUT` registers a hash, and the others carry
+an idempotency key, the caller's or a generated one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 class Call(Generic[T]):
     """One request, whose answer's JSON is a `T`. `path` is relative to the API's base URL.
 
-    `has` is a member every right answer has; `unwrap`: that member is the `T`.
+    `has` is a member of every correct answer. With `unwrap` that member is the `T`.
     """
 
     method: str
@@ -53,23 +53,23 @@ class Call(Generic[T]):
 
 
 UNCHANGED: Any = object()
-"""A fork's input that is the old run's own: null would be an input too."""
+"""The default input of a fork: the old run's input. None would be an input too."""
 
 
 def keyed(key: str) -> Mapping[str, str]:
-    """The header of an idempotency key. Raises ValueError for one that no header can carry."""
+    """The header of an idempotency key. Raises ValueError for an invalid key."""
     if not _KEY.fullmatch(key):
         raise ValueError(f"an idempotency key is 1–255 visible ASCII characters, not {key[:100]!r}")
     return {"idempotency-key": key}
 
 
 def made_up_key() -> str:
-    """An idempotency key that nobody else has."""
+    """A random idempotency key."""
     return uuid.uuid4().hex
 
 
 def health() -> Call[Health]:
-    """Whether the service is there. Needs no token."""
+    """Whether the service is reachable. Needs no token."""
     return Call(method="GET", path="v1/health", has="status")
 
 
@@ -113,11 +113,11 @@ def submit(
     tags: Mapping[str, str] | None = None,
     delay: str | float | None = None,
 ) -> Call[Accepted]:
-    """Submit a run. With the same `key` again it is the same run; without one the client makes one up.
+    """Submit a run. The same `key` gives the same run again; without a key the client generates one.
 
-    `priority` (0 to 9) stands instead of a `lane`; `delay` is seconds, or a duration such as `30s`.
-    Raises `Refused` when there is no room, `NotFound` for an unknown workflow, `StateConflict`
-    for a key that came before with another body, ValueError for a key that is not 1–255 visible ASCII characters.
+    `priority` (0 to 9) replaces `lane`; `delay` is seconds, or a duration such as `30s`.
+    Raises `Refused` when the queue is full, `NotFound` for an unknown workflow, `StateConflict`
+    for a key that was used with another body, ValueError for a key that is not 1–255 visible ASCII characters.
     """
     wanted = {
         "workflow": workflow,
@@ -140,7 +140,7 @@ def submit_batch(runs: Sequence[Mapping[str, Any]], *, key: str) -> Call[list[Ba
 def get(
     run_id: str, *, wait: int = 0, steps: str | None = None, inline: bool = False, progress: bool = False
 ) -> Call[Run]:
-    """The run as it is, or as it has become within `wait` seconds (at most 25) if it ends by then.
+    """The run. With `wait` (seconds, at most 25) the call waits for the run's end.
 
     With `progress` the items of its open maps are counted, which costs the service a read for each.
     """
@@ -155,7 +155,7 @@ def get(
 
 
 def events(run_id: str, *, after: int, wait: int) -> Call[EventPage]:
-    """The journal after a `seq`, holding the answer up to `wait` seconds until there is something."""
+    """The journal after a `seq`. With `wait` (seconds) the call waits for an event."""
     query = {"after": str(after), "limit": "200"} | ({"wait": str(wait)} if wait else {})
     return Call(method="GET", path=_run(run_id, "/events"), has="events", query=query)
 
@@ -168,33 +168,33 @@ def runs(*, status: str | None, workflow: str | None, tags: list[str], limit: in
 
 
 def cancel(run_id: str) -> Call[Run]:
-    """Cancel the run: what runs is told to stop. Raises `StateConflict` when it ended otherwise."""
+    """Cancel the run; its active tasks are told to stop. Raises `StateConflict` when it has ended otherwise."""
     return Call(method="POST", path=_run(run_id, "/cancel"), has="id")
 
 
 def pause(run_id: str) -> Call[Run]:
-    """Start no new step of the run, and let its deadlines stand still. Raises `StateConflict` when it has ended."""
+    """Pause the run: no new step starts, and deadlines stand still. Raises `StateConflict` when it has ended."""
     return Call(method="POST", path=_run(run_id, "/pause"), has="id")
 
 
 def resume(run_id: str) -> Call[Run]:
-    """Let a paused run go on. Raises `StateConflict` when it has ended."""
+    """Continue a paused run. Raises `StateConflict` when it has ended."""
     return Call(method="POST", path=_run(run_id, "/resume"), has="id")
 
 
 def redrive(run_id: str, *, key: str | None = None) -> Call[Run]:
-    """Let a failed or cancelled run go on; what succeeded keeps its result.
+    """Continue a failed or cancelled run. Succeeded steps keep their results.
 
-    With the same `key` again it is the same redrive. Raises `StateConflict` for a run in another state.
+    The same `key` gives the same redrive again. Raises `StateConflict` for a run in another status.
     """
     return Call(method="POST", path=_run(run_id, "/redrive"), has="id", headers=keyed(key or made_up_key()))
 
 
 def signal(run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> Call[SignalReceipt]:
-    """Give the run a signal: `payload`, any JSON, becomes the output of the wait that takes it.
+    """Send the run a signal. `payload`, any JSON, becomes the output of the wait that takes it.
 
-    With the same `key` again it is the same signal. Raises `StateConflict` when the run has ended or
-    holds a hundred signals nobody took.
+    The same `key` gives the same signal again. Raises `StateConflict` when the run has ended or
+    holds a hundred signals that no wait has taken.
     """
     return _post(_run(run_id, f"/signals/{quote(name, safe='')}"), payload, has="seq", key=key or made_up_key())
 
@@ -202,9 +202,9 @@ def signal(run_id: str, name: str, payload: Any = None, *, key: str | None = Non
 def fork(
     run_id: str, from_step: str, *, input: Any = UNCHANGED, version: str | None = None, key: str | None = None
 ) -> Call[Accepted]:
-    """Start a new run that takes over everything that is not downstream of `from_step`.
+    """Start a new run that takes over every step that is not downstream of `from_step`.
 
-    Raises `Invalid` for a step there is none of, `Refused` when there is no room.
+    Raises `Invalid` for an unknown step, `Refused` when the queue is full.
     """
     body: dict[str, Any] = {"from_step": from_step}
     if input is not UNCHANGED:
@@ -227,7 +227,7 @@ def workflow(name: str, *, version: str | None = None) -> Call[WorkflowVersions]
 
 
 def queues() -> Call[list[Queue]]:
-    """How full each class is."""
+    """The queued runs of each class."""
     return Call(method="GET", path="v1/queues", has="queues", unwrap=True)
 
 

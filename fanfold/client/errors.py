@@ -1,15 +1,15 @@
-"""What can go wrong between a client and the service, as one tree.
+"""The exceptions of the clients, as one tree.
 
 ApiError
-├── NotReachable          no answer at all: wrong address, no network, service down
-├── NotFanfold            an answer, but of something else: wrong address
-└── Problem               the service said no (RFC 9457)
-    ├── Invalid           400, 413, 422: the request itself; `errors` has every reason
+├── NotReachable          no answer: wrong address, no network, service down
+├── NotFanfold            an answer of another program: wrong address
+└── Problem               the service answered with an error (RFC 9457)
+    ├── Invalid           400, 413, 422: the request is wrong; `errors` has every reason
     ├── Unauthorized      401, 403: the token
     ├── NotFound          404
     ├── StateConflict     409: the run's state, or an idempotency key used for another body
-    ├── Refused           429: no room or too fast; `retry_after_seconds` says when to come back
-    └── ServiceFailure    5xx: not the caller's fault
+    ├── Refused           429: the queue is full, or too many requests; see `retry_after_seconds`
+    └── ServiceFailure    5xx: the service failed
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any
 
 
 class ApiError(Exception):
-    """Root of everything the client raises on purpose."""
+    """Root of the exceptions that the client raises on purpose."""
 
 
 class NotReachable(ApiError):
-    """The service gave no answer, however often it was asked."""
+    """The service gave no answer, in spite of retries."""
 
 
 class NotFanfold(ApiError):
-    """What answered is no Fanfold API: another server, or another path of the right one."""
+    """Another program answered: another server, or another path of the right one."""
 
 
 class Problem(ApiError):
-    """The service said no: `status`, a stable `type`, a `title`, a `detail`, and `errors` where there are several.
+    """An error of the service: `status`, a stable `type`, a `title`, a `detail`, and `errors` with several reasons.
 
-    `more` is what else it said (RFC 9457's extension members), as `parameter` or `estimate`.
+    `more` has RFC 9457's extension members, such as `parameter` or `estimate`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Problem(ApiError):
         self.more = more
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Made again from its facts: an exception crosses to another process, and is copied, whole."""
+        """Pickle and copy the exception with all its facts."""
         facts = self._facts()
         return partial(type(self), **facts), (), {k: v for k, v in vars(self).items() if k not in facts} or None
 
@@ -85,7 +85,7 @@ class Problem(ApiError):
 
 
 class Invalid(Problem):
-    """The request is malformed, too large, or asks for what can't be."""
+    """The request is malformed, too large or impossible."""
 
 
 class Unauthorized(Problem):
@@ -97,15 +97,15 @@ class NotFound(Problem):
 
 
 class StateConflict(Problem):
-    """The run's state does not allow it, or the idempotency key came before with another body."""
+    """The run's status does not allow the call, or the idempotency key was used with another body."""
 
 
 class ServiceFailure(Problem):
-    """The service could not do its part; try again later."""
+    """The service failed; try again later."""
 
 
 class Refused(Problem):
-    """No room, or too fast: come back after `retry_after_seconds`, a whole number (None: it did not say)."""
+    """The queue is full, or too many requests. Repeat after `retry_after_seconds` (None: the service did not say)."""
 
     def __init__(self, *, retry_after_seconds: int | None = None, **facts: Any) -> None:
         super().__init__(**facts)
@@ -134,13 +134,13 @@ _BY_STATUS: Mapping[int, type[Problem]] = {
 
 
 def problem(status: int, body: Any, *, retry_after_seconds: int | None = None) -> Problem:
-    """The exception for an answer of 400 or more; `body` is its JSON, or whatever came instead."""
+    """The exception for an answer of 400 or more. `body` is its JSON, or its text."""
     stated = body if isinstance(body, Mapping) else {}
     errors = stated.get("errors")
     facts: dict[str, Any] = {
         "status": status,
         "type": str(stated.get("type", "about:blank")),
-        # API Gateway's own answers say {"message": …}, a proxy's says nothing.
+        # API Gateway's own answers are {"message": …}; a proxy's have no details.
         "title": str(stated.get("title") or stated.get("message") or f"HTTP {status}"),
         "detail": str(stated.get("detail", "")),
         "errors": tuple(e for e in errors if isinstance(e, Mapping)) if isinstance(errors, list) else (),

@@ -1,7 +1,7 @@
-"""The shapes of the API's answers: plain JSON objects with their types written down.
+"""Types of the API's answers, which are plain JSON objects.
 
-Times are RFC 3339 UTC texts with milliseconds. A value that is too big to be inline is an object
-with `$ref`, `bytes`, `sha256` and a presigned `url` in its place.
+Times are RFC 3339 UTC strings with milliseconds. A large value is an object with `$ref`, `bytes`, `sha256` and a
+presigned `url`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
 
 
 class Health(TypedDict):
-    """What the service says of itself, without a token."""
+    """The health of the service; needs no token."""
 
     status: str
     version: str
@@ -46,14 +46,14 @@ class WorkflowVersions(Registration):
 
 
 class WorkflowPage(TypedDict):
-    """A page of workflows by name; more are there exactly when `next_cursor` is not null."""
+    """A page of workflows by name. There are more pages exactly when `next_cursor` is not null."""
 
     workflows: list[WorkflowSummary]
     next_cursor: str | None
 
 
 class Estimate(TypedDict):
-    """How long a run accepted now would wait; None for what nobody can tell yet."""
+    """How long a run accepted now would wait; None for a figure that is not known yet."""
 
     ahead: int
     drain_per_second: float | None
@@ -61,7 +61,7 @@ class Estimate(TypedDict):
 
 
 class Accepted(TypedDict):
-    """A run as its submission answers it: durable from here on."""
+    """An accepted run, durable from now on."""
 
     id: str
     status: str
@@ -73,7 +73,7 @@ class Accepted(TypedDict):
 
 
 class Refusal(TypedDict):
-    """The problem a run of a batch was refused with; `retry_after` (seconds) where coming again may help."""
+    """The error of a run of a batch; `retry_after` (seconds) if a repeated submit may succeed."""
 
     type: str
     title: str
@@ -85,7 +85,7 @@ class Refusal(TypedDict):
 
 
 class BatchResult(TypedDict):
-    """What became of one run of a batch: 202 or 200 and the `run`, or another status and the `problem`."""
+    """The result of one run of a batch: 202 or 200 and the `run`, or another status and the `problem`."""
 
     status: int
     run: NotRequired[Accepted]
@@ -100,7 +100,7 @@ class StepError(TypedDict):
 
 
 class MapProgress(TypedDict):
-    """How far a map is: its items, those done, and those of them that failed (both null when nobody counted)."""
+    """The progress of a map: its items, those that ended, and failed ones (both null if they were not counted)."""
 
     items: int
     done: int | None
@@ -108,7 +108,7 @@ class MapProgress(TypedDict):
 
 
 class Step(TypedDict):
-    """Where one step of a run stands; `attempts` counts executions begun. Only a map that has begun has a `map`."""
+    """One step of a run. `attempts` counts executions that began. Only a map that has begun has a `map`."""
 
     status: str
     attempts: int
@@ -150,13 +150,13 @@ class Run(RunSummary):
 
 
 class ListedRun(RunSummary):
-    """A run in a list: without payloads and steps; `cursor` goes on after it."""
+    """A run in a list, without payloads and steps. `cursor` continues the list after it."""
 
     cursor: str
 
 
 class Event(TypedDict):
-    """One entry of a run's journal; `seq` counts from 1 without gaps. What it is about stands beside it."""
+    """One entry of a run's journal. `seq` counts from 1 without gaps."""
 
     seq: int
     at: str
@@ -179,7 +179,7 @@ class SignalReceipt(TypedDict):
 
 
 class EventPage(TypedDict):
-    """A part of a journal; `end` says that the run has ended and nothing more will come."""
+    """A part of a journal. `end`: the run has ended, and there are no more events."""
 
     events: list[Event]
     last_seq: int
@@ -187,14 +187,14 @@ class EventPage(TypedDict):
 
 
 class RunPage(TypedDict):
-    """A page of runs, newest first; more are there exactly when `next_cursor` is not null."""
+    """A page of runs, newest first. There are more pages exactly when `next_cursor` is not null."""
 
     runs: list[ListedRun]
     next_cursor: str | None
 
 
 class Lane(TypedDict):
-    """How many runs one lane holds."""
+    """The queued runs of one lane."""
 
     queued: int
 

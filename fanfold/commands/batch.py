@@ -16,9 +16,9 @@ from fanfold.text.printable import shown
 
 
 def submit(client: Client, file: str, *, workflow: str | None, key: str | None, json_: bool) -> None:
-    """Submit every line of a file; print the accepted runs' ids in order, and on stderr what became of the others.
+    """Submit every line of a file. Prints the ids of accepted runs in order, and errors on stderr.
 
-    Exit status 3 when runs were refused for load, 4 when the service failed them, 2 when they are wrong.
+    Exit status 3: runs were throttled. 4: the service failed. 2: runs are wrong.
     """
     lines = _read(file, workflow)
     results = client.submit_many([run for _, run in lines], key=key)
@@ -36,7 +36,7 @@ def submit(client: Client, file: str, *, workflow: str | None, key: str | None, 
 
 
 def _read(file: str, workflow: str | None) -> Sequence[tuple[int, Mapping[str, Any]]]:
-    """The runs with the numbers of their lines; empty lines are passed over. Raises `typer.BadParameter`."""
+    """The runs with the numbers of their lines; empty lines are skipped. Raises `typer.BadParameter`."""
     text = text_of(file, "--batch")
     # Not splitlines(): JSON may hold line separators other than the newline.
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
@@ -60,7 +60,7 @@ def _told(problem: Refusal) -> str:
 
 
 def _status(results: Sequence[BatchResult]) -> int:
-    """The exit status for the worst that became of a run."""
+    """The exit status of the worst result."""
     statuses = {result["status"] for result in results}
     if any(status >= 500 for status in statuses):
         return output.NOT_REACHABLE

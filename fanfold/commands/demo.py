@@ -1,7 +1,7 @@
-"""`fanfold demo`: a run whose worker is killed in the middle, and which finishes all the same.
+"""`fanfold demo`: a run whose worker is killed, and which finishes nevertheless.
 
-It believes nothing it has not seen: the journal tells of two claims, a ledger outside the run's
-record counts how often each step was really executed, and whatever is not so is an error.
+The demo checks what it shows: the journal has two claims, and a ledger outside the run's record counts the executions
+of each step. Any difference is an error.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fanfold.local.cdk_app import Report
 from fanfold.local.local_stack import LocalError, LocalStack
 
 FAILED = 1
-"""The exit status of a demonstration that did not show what it promises."""
+"""The exit status of a demo that failed."""
 
 START_SECONDS = 60.0
 """The first calls of fresh functions take seconds on a slow machine."""
 
 FINISH_SECONDS = 30.0
-"""Promised from the kill to the run's end: a lease (5 s here), a delivery, and the steps once more."""
+"""The longest time from the kill to the run's end: a lease (5 s here), a delivery, and the steps again."""
 
 POLL_SECONDS = 0.2
 
@@ -59,7 +59,7 @@ DOCUMENT: Mapping[str, Any] = {
 
 @dataclass(slots=True)
 class _Story:
-    """What was seen of the run so far."""
+    """The events so far."""
 
     last_seq: int = 0
     last_at: float = 0.0
@@ -91,7 +91,7 @@ class _Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the demonstration showed: the finished run, who was killed, how often each step was executed."""
+    """The result of the demo: the finished run, the killed process, the executions of each step."""
 
     run: Run
     killed_pid: int
@@ -100,7 +100,7 @@ class Outcome:
 
 
 def demonstrate(stack: LocalStack, *, report: Report) -> Outcome:
-    """Submit the diamond, kill the process that holds it, watch it finish. Raises `LocalError` if it was not so."""
+    """Submit the diamond, kill the process that holds it, wait for its end. Raises `LocalError` if the demo failed."""
     if stack.pid is None:
         raise LocalError(
             "The demo kills a worker process, so it needs an emulator of its own: `fanfold down` first.", status=2
@@ -124,7 +124,7 @@ def demonstrate(stack: LocalStack, *, report: Report) -> Outcome:
 
 
 def _watch(client: Client, run_id: str, stack: LocalStack, report: Report) -> _Story:
-    """Tell of the events as they come, and do the killing when its time has come."""
+    """Report events as they arrive, and kill the worker in the middle."""
     story = _Story(last_at=time.monotonic())
     began = time.monotonic()
     lease_seconds = float(stack.env.get("FANFOLD_LEASE_SECONDS", "5"))

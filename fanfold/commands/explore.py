@@ -83,7 +83,7 @@ def _signal(text: str) -> tuple[str, Any]:
 
 
 class _Progress:
-    """Tells how many tries are made, of how many, how many of them end wrong, and about how long the rest takes."""
+    """Reports the number of tries, how many end wrong, and the remaining time."""
 
     def __init__(self) -> None:
         self._begun = self._told = time.monotonic()

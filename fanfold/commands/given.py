@@ -1,4 +1,4 @@
-"""JSON that a user gives on the command line, in a file or on stdin: read as the API reads it."""
+"""Reads JSON from the command line, a file or stdin, by the API's rules."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BOM = "\ufeff"
 
 
 def json_of(text: str, what: str) -> Any:
-    """The JSON that an option or argument gives, or names a file of (`@FILE`, `@-`). Raises `typer.BadParameter`.
+    """The JSON of an option or argument, or of the file that it names (`@FILE`, `@-`). Raises `typer.BadParameter`.
 
-    What JSON leaves open is refused as the API refuses it: a key twice, NaN, a number out of range.
+    Like the API it refuses duplicate keys, NaN, and numbers out of range.
     """
     given = text
     try:

@@ -1,4 +1,4 @@
-"""How commands speak: results on stdout, everything about them on stderr, JSON for programs."""
+"""The output of commands: results on stdout, messages on stderr, JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fanfold.text.printable import shown_json, shown_lines
 JsonFlag = Annotated[bool, typer.Option("--json", metavar="", help="Print the result as JSON, for programs.")]
 
 RETRY_SECONDS = 5.0
-"""How long a command repeats a refused or unanswered call: somebody sits in front of it."""
+"""Seconds for which a command repeats a throttled or unanswered call while a person waits."""
 
 WATCHING_SECONDS = 60.0
-"""How long a command that only watches does so, once it was answered: it has lost nothing when the service is back."""
+"""The same for a command that watches, after its first answer: it loses nothing by waiting."""
 
 PIPE_WIDTH = 240
 
@@ -40,9 +40,9 @@ RUN_FAILED = 1
 
 
 class _Console(Console):
-    """A console on which no text does anything to the terminal: what it shows is data, and no markup.
+    """A console that shows data, never markup or control characters.
 
-    Plain texts are written out before they are laid out, whatever else there is when it is shown.
+    Plain strings are escaped before layout, everything else when it is shown.
     """
 
     def render_str(self, text: str, **given: Any) -> Text:
@@ -54,7 +54,7 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """For results. Made when asked, so that it writes to whatever stdout is by then."""
+    """The console for results. It is created at each use, so that it writes to the current stdout."""
     # A pipe has no width of its own, and nothing may be cut off in it.
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
@@ -66,12 +66,12 @@ def tell(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tell a person something that is no result."""
+    """Print a message for a person on stderr."""
     print(shown_lines(text), file=sys.stderr, flush=True)
 
 
 def complain(problem: Mapping[str, Any], sentence: str, *, json_: bool) -> None:
-    """Tell on stderr what went wrong: a sentence, or (`json_`) the problem as a JSON object of one line."""
+    """Print an error on stderr: a sentence, or (`json_`) the problem as one line of JSON."""
     say(shown_json(json.dumps(problem, ensure_ascii=False)) if json_ else sentence)
 
 
@@ -94,7 +94,7 @@ def client() -> Client:
 
 
 def way_out() -> str:
-    """What to do when nobody answers: a clause for what this project's state tells of; else nothing."""
+    """Advice for an API that does not answer, if this project's state has one."""
     if os.environ.get("FANFOLD_URL"):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""How full each class is: `queues`, once or again and again."""
+"""`queues`: the queued runs of each class, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def table(queues: Sequence[Queue]) -> Table:
 
 
 def lines(queues: Sequence[Queue], at: datetime) -> Iterator[str]:
-    """The classes, a line each that says all by itself, with the time of day it was so."""
+    """One line for each class, with the time of day."""
     for queue in queues:
         name, lanes, queued, bound, oldest, drains = _cells(queue)
         told = f"{at:%H:%M:%S}  {name:<12} {queued:>6} of {bound:<8} {lanes}"
@@ -80,7 +80,7 @@ def _cells(queue: Queue) -> tuple[str, str, str, str, str, str]:
 def _looks(client: Client, *, every_seconds: float, most: int | None) -> Iterator[list[Queue]]:
     for number in count(1):
         yield client.queues()
-        client.retry_for_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
+        client.retry_for_seconds = output.WATCHING_SECONDS  # the API has answered before, so wait out an outage
         if number == most:
             return
         time.sleep(every_seconds)

@@ -1,4 +1,4 @@
-"""A run as its events tell it: the state folded from them, one line an event, and a live view of both."""
+"""A run by its events: its state, a line for each event, and a live view of both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fanfold.commands.run_tree import Head, StepLine, tree
 from fanfold.text.printable import shown
 
 LOOK_SECONDS = 1.0
-"""How often the items of an open map are looked at: they are no events, so nothing tells of them by itself."""
+"""Seconds between two polls of the items of an open map, which cause no events."""
 
 REFRESHES_PER_SECOND = 8
 
@@ -53,9 +53,9 @@ Look = Callable[[Sequence[str]], Mapping[str, MapProgress]]
 
 
 class Board:
-    """A run's state, folded from its events: `add` them in order, then read `head` and `steps`.
+    """A run's state, computed from its events: `add` them in order, then read `head` and `steps`.
 
-    `monotonic` (seconds) moves the clocks of what is still going on between two events.
+    `monotonic` (seconds) advances the clocks of active steps between two events.
     """
 
     def __init__(
@@ -105,22 +105,22 @@ class Board:
         elif kind in ("run.succeeded", "run.failed", "run.cancelled"):
             head.ended = at
         if kind == "run.suspended":
-            # No worker holds the run, so what goes on waits for a time, a signal, or its items.
+            # No worker holds the run, so its active steps wait for a time, a signal, or items.
             for line in self.steps.values():
                 line.status = "waiting" if line.status == "running" else line.status
 
     def now(self) -> datetime | None:
-        """The service's time by the newest event and what has passed here since."""
+        """The service's time: the newest event's, and the time that has passed here since."""
         if self._told_at is None:
             return None
         return self._told_at + timedelta(seconds=max(0.0, self._monotonic() - self._heard_at))
 
     def open_maps(self) -> Sequence[str]:
-        """The maps that have begun and not ended: those whose items are worth a look."""
+        """The open maps, whose items are polled."""
         return [name for name, line in self.steps.items() if line.map and line.status in ("running", "waiting")]
 
     def tree(self, *, rows: int | None = None) -> RenderableType:
-        """The board as it looks now, in at most so many rows."""
+        """The board in at most so many rows."""
         return tree(self.head, self.steps, now=self.now(), rows=rows)
 
 
@@ -151,10 +151,9 @@ def line(event: Event) -> str:
 def watch(
     events: Iterable[Event], console: Console, run: Run, *, look: Look | None = None, lines: bool = False
 ) -> Iterator[Event]:
-    """Show the events as they come, and hand each on: a live tree on a terminal, else line by line.
+    """Show the events as they arrive and yield each: a live tree on a terminal, else one line for each.
 
-    With `lines` a terminal gets them too, above the tree. The tree goes away at the end: what is
-    shown next says how it ended. `look` is asked for the items of open maps.
+    With `lines` a terminal shows both. The tree disappears at the end. `look` returns the items of open maps.
     """
     if not console.is_terminal:
         for event in events:
@@ -195,7 +194,7 @@ def _looking(board: Board, lock: threading.Lock, look: Look | None) -> Iterator[
                 names = board.open_maps()
             if not names:
                 continue
-            # A look that fails leaves the bars as they are; if the service is gone, the events say so.
+            # If a poll fails, the bars stay as they are; the events report a missing service.
             with contextlib.suppress(ApiError):
                 found = look(names)
                 with lock:

@@ -1,4 +1,4 @@
-"""How a run looks: its steps as a tree with their states, durations, attempts and items, live or as it stands."""
+"""Draws a run: its steps as a tree with status, duration, attempts and items."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ MARKS = {
     "skipped": ("–", "dim"),
     "cancelled": ("–", "dim"),
 }
-"""How a status looks: a sign and a colour, since neither alone reaches everybody."""
+"""The sign and colour of each status; not everybody sees colours."""
 
 UNKNOWN = ("●", "cyan")
 BAR_CELLS = 20
 QUIET = ("pending", "succeeded", "skipped", "cancelled")
-"""What is left out first where there is no room for everything: nothing happens there."""
+"""Statuses that are left out first if a terminal is too small."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Head:
-    """What is known of a run itself."""
+    """The facts of a run."""
 
     run_id: str
     workflow: str = ""
@@ -51,7 +51,7 @@ class Head:
 
 @dataclass(slots=True, kw_only=True)
 class StepLine:
-    """What is known of one step."""
+    """The facts of one step."""
 
     status: str = "pending"
     attempt: int = 0
@@ -62,11 +62,11 @@ class StepLine:
 
 
 def tree(head: Head, steps: Mapping[str, StepLine], *, now: datetime | None, rows: int | None = None) -> RenderableType:
-    """The run and below it its steps, in at most so many rows; what goes on is timed up to `now`."""
+    """The run and its steps, in at most so many rows. Active steps are timed up to `now`."""
     table = Table.grid(padding=(0, 2))
     for _ in range(4):
         table.add_column(no_wrap=True)
-    # A live view has a row for each step; what stays is to be read, and whole.
+    # A live view has one row for each step; the final view wraps, so that it is complete.
     table.add_column(no_wrap=rows is not None, overflow="fold" if rows is None else "ellipsis")
     sign, style = MARKS.get(head.status, UNKNOWN)
     status = shown(f"{head.status} ({head.reason})" if head.reason else head.status)
@@ -101,7 +101,7 @@ def _row(branch: str, name: str, line: StepLine, now: datetime | None) -> tuple[
 
 
 def _fitting(steps: Mapping[str, StepLine], rows: int | None) -> tuple[Mapping[str, StepLine], str]:
-    """The steps there is room for, those that something happens to before all others, and how many are left out."""
+    """The steps that fit, active ones first, and the number of those that do not."""
     if rows is None or len(steps) <= rows:
         return steps, ""
     by_interest = sorted(steps, key=lambda name: steps[name].status in QUIET)
@@ -115,12 +115,12 @@ def _fitting(steps: Mapping[str, StepLine], rows: int | None) -> tuple[Mapping[s
 
 
 def _bar(progress: MapProgress) -> Text:
-    """Items done, those that failed, and those to come."""
+    """A bar of ended, failed and open items."""
     items, done, failed = progress["items"], progress["done"] or 0, progress["failed"] or 0
     good, bad = max(0, done - failed), failed
     cells = [round(BAR_CELLS * part / items) if items else 0 for part in (good, good + bad)]
     if failed and cells[1] == cells[0]:
-        cells[0] = max(0, cells[0] - 1)  # a failure is seen, however many went well
+        cells[0] = max(0, cells[0] - 1)  # a failure is always visible
         cells[1] = cells[0] + 1
     return Text.assemble(
         ("█" * cells[0], "green"),
@@ -143,7 +143,7 @@ def _took(begin: datetime | None, end: datetime | None) -> str:
 
 
 def show(run: Run, console: Console, *, now: datetime | None = None) -> None:
-    """A run as it stands: its steps, its error, its result. Until it has ended, what goes on is timed up to `now`."""
+    """A run with its steps, error and result. Active steps are timed up to `now`."""
     head = Head(
         run_id=run["id"],
         workflow=run["workflow"],
@@ -159,7 +159,7 @@ def show(run: Run, console: Console, *, now: datetime | None = None) -> None:
             attempt=step["attempts"],
             began=_time(step["started_at"]),
             ended=_time(step["finished_at"]),
-            # The error of an attempt that was made good is no news any more.
+            # The error of an attempt before a success is not shown.
             note=_error_text(step["error"]) if step["error"] and step["status"] != "succeeded" else "",
             map=step.get("map"),
         )

@@ -146,7 +146,7 @@ def runs(
         return
     table = Table(box=None, pad_edge=False)
     for title in ("", "id", "workflow", "status", "epoch", "created"):
-        # An id is there to be copied: on a narrow terminal everything else gives way.
+        # People copy ids, so on a narrow terminal all other columns shrink.
         table.add_column(title, no_wrap=True, min_width=26 if title == "id" else None)
     for run in found:
         sign, style = run_tree.MARKS.get(run["status"], ("●", "cyan"))
@@ -176,7 +176,7 @@ def events(
             return
         for event in told:
             if follow:
-                client.retry_for_seconds = output.WATCHING_SECONDS  # it was there: an outage is to be sat out
+                client.retry_for_seconds = output.WATCHING_SECONDS  # the API has answered before, so wait out an outage
             if json_:
                 output.emit(event, indent=None)
             else:
@@ -184,11 +184,11 @@ def events(
 
 
 def _await_end(client: Client, run_id: str, *, json_: bool) -> None:
-    """Wait for a run's end, show what happens meanwhile, and leave with status 1 unless it succeeded."""
+    """Wait for a run's end, show its events, and exit with status 1 unless it succeeded."""
     try:
         _await(client, run_id, json_=json_)
     except KeyboardInterrupt:
-        # The live view goes away, and with it the only place where the id was seen.
+        # The live view disappears, and with it the run's id.
         output.say(f"Run {run_id} goes on: fanfold show {run_id} --wait")
         raise
 
@@ -214,7 +214,7 @@ def _exhaust(events: Iterable[object]) -> None:
 
 
 def _look(client: Client, run_id: str) -> run_progress.Look:
-    """Asks how far the maps of a run are."""
+    """Reads the progress of a run's maps."""
 
     def look(names: Sequence[str]) -> Mapping[str, MapProgress]:
         steps = client.get(run_id, steps=",".join(names), progress=True)["steps"]

@@ -1,4 +1,4 @@
-"""The service's own side: `worker`, `token create|list|revoke`."""
+"""`worker`, `token create|list|revoke` and `remove`."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def worker(
         ended = serve(settings, class_name=class_, lanes=chosen, concurrency=concurrency)
     except ValueError as error:
         raise LocalError(f"{error}.", status=2) from error
-    # What tasks did to the process must not decide how it ends: a closed stream, another folder, an empty environment.
+    # Tasks may have closed a stream or changed folder or environment; the process must end all the same.
     with contextlib.suppress(ValueError, OSError):
         sys.stdout.flush()
     if ended is Exit.SPENT:
-        # A task that can't be stopped ends with this program image; the worker goes on in a new one.
+        # Replacing the program image ends a task that can't be stopped; the worker continues in the new one.
         with contextlib.suppress(ValueError, OSError):
             output.say("A task would not stop: the worker starts anew.")
         os.chdir(surroundings.folder)
@@ -77,7 +77,7 @@ def worker(
             [sys.executable, "-m", "fanfold.commands.command_line", *sys.argv[1:]],
             dict(surroundings.environ),
         )
-    os._exit(0)  # Python would wait for the threads of polls left behind, seconds for nothing
+    os._exit(0)  # Python would wait seconds for threads of open polls
 
 
 def _worker_environment(endpoint: str | None) -> dict[str, str]:

@@ -91,7 +91,7 @@ def down(json_: JsonFlag = False) -> None:
 
 
 def _known(state: Path) -> LocalStack | None:
-    """The stack that the state tells of; None for a file nobody can read, which `down` removes all the same."""
+    """The stack in the state folder; None for an unreadable file, which `down` removes too."""
     try:
         return local_stack.read(state)
     except LocalError:
@@ -122,7 +122,7 @@ def demo(
 
 
 def _project() -> Path:
-    """The project around the current folder, or else the checkout that this library lies in."""
+    """The project around the current folder, else the checkout of this library."""
     try:
         found = project.find(Path.cwd())
     except project.ProjectError as error:
@@ -131,20 +131,20 @@ def _project() -> Path:
 
 
 def _example(folder: Path) -> str:
-    """The name of a workflow there is to submit, by its file."""
+    """The name of an example workflow to submit."""
     names = [path.stem for path in project.at(folder).workflow_files()]
     return next((name for name in ("diamond", *names) if name in names), "WORKFLOW")
 
 
 def next_commands(*commands: str) -> None:
-    """Print what there is to do next, so that it can be called from here as it stands."""
+    """Print the next commands, ready to be copied."""
     program = _program()
     for number, command in enumerate(commands):
         output.tell(f"{'' if number else 'Next:':<18} {program} {command}")
 
 
 def _program() -> str:
-    """How this command line is called from here: by its name where the PATH finds it, else where it lies."""
+    """How to call this command line: by its name if it is on the PATH, else by its path."""
     itself = Path(sys.executable).with_name("fanfold")
     found = shutil.which("fanfold")
     if not itself.is_file() or (found is not None and Path(found).resolve() == itself.resolve()):
@@ -153,7 +153,7 @@ def _program() -> str:
 
 
 def _end_in_order() -> None:
-    """Make SIGTERM an exception, as Ctrl-C is: what was started is then stopped on the way out."""
+    """Turn SIGTERM into an exception like Ctrl-C, so that started processes are stopped."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""`fanfold doctor`: what is wrong with a deployment that is up, why it matters, and what to do about it.
+"""`fanfold doctor`: finds problems of a deployment, says why they matter and how to fix them.
 
-Each check is a module named after what it looks at; `examination` has the list of them and runs them.
+Each check is a module; `examination` lists and runs them.
 """

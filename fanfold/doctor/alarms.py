@@ -1,4 +1,4 @@
-"""Alarms that nobody hears: mute ones, a topic that CloudWatch may not tell, or that nobody has subscribed to."""
+"""Alarms that reach nobody: disabled actions, a topic that CloudWatch may not publish to, no subscription."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding, Remedy
 
 PAGE = 100
-"""DescribeAlarms takes so many names at once."""
+"""The most names in a DescribeAlarms call."""
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 PUBLISH = ("sns:publish", "sns:*", "*")
-"""The actions that let somebody publish, in small letters: IAM does not tell case apart."""
+"""Actions that allow publishing, in lower case: IAM ignores case."""
 FAILED = "Failed to execute action"
-"""How the history of an alarm begins a line on an action that came to nothing (AWS re:Post, SNS and alarms)."""
+"""The beginning of a history line about a failed action (AWS re:Post, SNS and alarms)."""
 DAYS = 3
-"""So far back an alarm's history is read."""
+"""Days of an alarm's history that are read."""
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
-    """An alarm that is gone, does nothing or is muted; in a stage other than dev, a topic nobody has subscribed to."""
+    """Missing alarms, alarms without actions or with disabled ones; outside dev, a topic without a subscription."""
     client = deployment.client("cloudwatch")
     names = [alarm.physical_id for alarm in deployment.all("AWS::CloudWatch::Alarm")]
     found = {
@@ -34,17 +34,17 @@ def find(deployment: Deployment) -> Iterator[Finding]:
     for name in names:
         alarm = found.get(name)
         if alarm is None:
-            yield Finding(what=f"The alarm {name} is gone.", why="What it watches goes unseen.", fix="Deploy again.")
+            yield Finding(what=f"The alarm {name} is gone.", why="Nobody notices what it watches.", fix="Deploy again.")
         elif not alarm.get("AlarmActions"):
             yield Finding(
                 what=f"The alarm {name} has no action.",
-                why="It changes its colour, and nobody is told.",
-                fix="Deploy again: every alarm tells the stack's topic.",
+                why="It changes its state, and nobody is notified.",
+                fix="Deploy again: every alarm notifies the stack's topic.",
             )
         elif not alarm.get("ActionsEnabled", True):
             yield Finding(
                 what=f"The actions of the alarm {name} are switched off.",
-                why="Nobody is told when it goes off.",
+                why="Nobody is notified when it goes off.",
                 fix="Enable its actions when the work it was muted for is done.",
                 remedy=Remedy(
                     does=f"enable the actions of {name}", apply=partial(client.enable_alarm_actions, AlarmNames=[name])
@@ -56,7 +56,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
 
 
 def find_failed(deployment: Deployment) -> Iterator[Finding]:
-    """An alarm that went off in the last days and could tell nobody."""
+    """Alarms that went off in the last days and whose action failed."""
     names = {alarm.physical_id for alarm in deployment.all("AWS::CloudWatch::Alarm")}
     pages = deployment.client("cloudwatch").get_paginator("describe_alarm_history")
     failed: dict[str, str] = {}
@@ -68,7 +68,7 @@ def find_failed(deployment: Deployment) -> Iterator[Finding]:
     for name, summary in failed.items():
         yield Finding(
             what=f"The alarm {name} could not act in the last {DAYS} days: {summary}",
-            why="It went off, and nobody was told.",
+            why="It went off, and nobody was notified.",
             fix="Deploy again: the topic's policy lets CloudWatch publish. Then test it with aws cloudwatch"
             f" set-alarm-state --alarm-name {name} --state-value ALARM --state-reason test.",
         )
@@ -83,7 +83,7 @@ def barred(deployment: Deployment) -> Iterator[Finding]:
             yield Finding(
                 what=f"The policy of the alarms' topic ({topic.physical_id.rpartition(':')[2]}) does not let CloudWatch"
                 " publish to it.",
-                why="Alarms change their colour, and no message leaves.",
+                why="Alarms change their state, and no message is sent.",
                 fix="Deploy again: the stack's policy allows it.",
             )
 
@@ -91,7 +91,7 @@ def barred(deployment: Deployment) -> Iterator[Finding]:
 def _lets_cloudwatch(statement: Mapping[str, Any]) -> bool:
     principal = statement.get("Principal", {})
     if isinstance(principal, Mapping):
-        # SNS's own policy is for anybody whose account owns the topic: alarms pass as their account.
+        # SNS's default policy admits the topic's own account, and alarms publish as their account.
         principal = principal.get("Service", principal.get("AWS", ()))
     actions = {str(action).lower() for action in _listed(statement.get("Action", ()))}
     is_cloudwatch, is_publish = bool({CLOUDWATCH, "*"} & set(_listed(principal))), bool(actions & set(PUBLISH))
@@ -99,7 +99,7 @@ def _lets_cloudwatch(statement: Mapping[str, Any]) -> bool:
 
 
 def _listed(value: Any) -> list[Any]:
-    """IAM's documents say one thing without a list around it."""
+    """A list of the values; IAM documents may have a single value without a list."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 

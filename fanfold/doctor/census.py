@@ -1,4 +1,4 @@
-"""The active runs, read once for all checks that ask about runs: boundedly, and in an order that proves something."""
+"""The active runs, read once for all checks about runs, and at most so many."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fanfold.service.sweeper.active_scan import MAX_READ
 from fanfold.service.wiring import Services
 
 MOST = 10_000
-"""Runs looked at: a hundred strong reads of a hundred rows, some seconds and two cents."""
+"""The most runs that are read: a hundred strong reads of a hundred records, some seconds and two cents."""
 
 MOST_SEALED = 500
-"""Runs whose sealed segments are read as well: a query each, or some for very long runs."""
+"""The most runs whose sealed segments are read: a query for each, or some for very long runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
     """Active runs as read, oldest first within a tenant; `unreadable` says why this code can't read others.
 
-    `lost_batches` says of runs whether a record of a batch of one of their open maps can't be read, and why.
-    `held_before` and `held_after` are the slots counted (class, shard and hour) before and after the runs were read.
-    `complete` tells whether those are all the active runs there were.
+    `lost_batches` says which runs have an open map with an unreadable record of a batch, and why. `held_before` and
+    `held_after` are the slot counters (class, shard and hour) before and after the runs were read. `complete` says
+    whether these are all active runs.
     """
 
     runs: tuple[Run, ...]
@@ -38,7 +38,7 @@ class Census:
     held_after: Mapping[tuple[str, Slot], int]
 
     def queued(self) -> Mapping[tuple[str, Slot], int]:
-        """How many queued rows hold each slot."""
+        """The number of queued records for each slot."""
         counts: dict[tuple[str, Slot], int] = {}
         for run in self.runs:
             if run.slot is not None and run.in_queue:
@@ -47,7 +47,7 @@ class Census:
 
 
 async def take(services: Services, *, now: datetime, most: int = MOST) -> Census:
-    """Count. Raises an `InfrastructureError` where a service gives no answer."""
+    """Read the runs. Raises an `InfrastructureError` if a service gives no answer."""
     before = await _held(services)
     runs: list[Run] = []
     unreadable: dict[RunKey, Unreadable] = {}
@@ -86,7 +86,7 @@ async def take(services: Services, *, now: datetime, most: int = MOST) -> Census
 
 
 async def _damage(services: Services, key: RunKey, run: Run, *, now: datetime) -> Unreadable | None:
-    """Why what is sealed of a record can't be read, if so; a record that is written meanwhile has its segments."""
+    """Why a segment of a run can't be read, if so. A record that was written meanwhile has its segments."""
     try:
         await services.runs.segments(run)
     except Unreadable as error:
@@ -99,7 +99,7 @@ async def _damage(services: Services, key: RunKey, run: Run, *, now: datetime) -
 
 
 async def _lost_batch(services: Services, run: Run) -> str | None:
-    """Why a record of a batch of one of the run's open maps can't be read, if so: a query for each of them."""
+    """Why a batch's record of one of the run's open maps can't be read, if so; one query for each map."""
     for name, step in run.steps.items():
         if step.map is None or step.settled:
             continue

@@ -1,4 +1,4 @@
-"""Whether all functions run the same code with the same settings, and the code this command was made for."""
+"""Checks that all functions have the same code and settings, and the same version as this command."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fanfold.service.version import VERSION
 
 DEPLOY = "Deploy again. If CloudFormation sees nothing to do, update that function's code by hand from the others'."
 RETRY_SECONDS = 10.0
-"""A function that was not called for long takes seconds to answer."""
+"""A cold function takes seconds to answer."""
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
-    """A function that differs from the others in code, runtime, layers or settings; an API of another version."""
+    """Functions that differ in code, runtime, layers or settings; an API of another version."""
     functions = deployment.functions
     yield from _odd(functions, "code", lambda each: str(each["CodeSha256"]))
     yield from _odd(functions, "Python", lambda each: str(each["Runtime"]))
@@ -30,7 +30,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
         if differing:
             yield Finding(
                 what=f"{name} has other settings than the stack states: {', '.join(differing)}.",
-                why="Functions that disagree about leases, limits or names break promises that rest on those.",
+                why="Promises depend on functions that agree about leases, limits and names.",
                 fix="Deploy again; change settings with `-c settings=…`, never on the function.",
             )
     yield from _layers(deployment)
@@ -46,7 +46,7 @@ def _odd(
     if odd:
         yield Finding(
             what=f"{', '.join(odd)}: other {what} than the other functions have.",
-            why="All functions are one program that was deployed at once; a deployment broke off, or one was changed.",
+            why="All functions are one program, deployed together. A deployment broke off, or somebody changed one.",
             fix=DEPLOY,
         )
 

@@ -1,4 +1,4 @@
-"""What room there is in Lambda, and who takes of it: mappings, maps, the sweeper, and what callers meet."""
+"""Compares the concurrency of all functions with reservations and the account's quota."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fanfold.doctor.mappings import DEPLOY, OFF
 from fanfold.engine.record.messages import RESUME
 
 CALLED = ("api", "authorizer", "watch")
-"""The functions that callers meet: what they have reserved nobody else takes."""
+"""The functions that serve callers. Nobody else can use their reserved concurrency."""
 SWEEPER = 1
 """It runs once a minute, for less than that."""
 LEAST_FOR_CALLERS = 10
@@ -19,7 +19,7 @@ LEAST_FOR_CALLERS = 10
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
-    """Functions that may take more than Lambda has room for, or that others may leave without any."""
+    """Functions that may exceed the quota, or that others may leave without concurrency."""
     client = deployment.client("lambda")
     account = client.get_account_settings()["AccountLimit"]
     reserved = {
@@ -44,7 +44,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
 
 
 def _mapped(deployment: Deployment, most: dict[str, int], resumes: dict[str, int]) -> Iterator[Finding]:
-    """Adds up what the mappings of each function may use, and its resume queue's part of it."""
+    """The concurrency of each function's mappings, and the part of its resume queue."""
     by_arn = {queue.arn: queue for queue in deployment.queues}
     names = {unqualified(function["FunctionArn"]): name for name, function in deployment.functions.items()}
     for _, mapping in deployment.mappings:
@@ -55,7 +55,7 @@ def _mapped(deployment: Deployment, most: dict[str, int], resumes: dict[str, int
         if limit is None:
             yield Finding(
                 what=f"The mapping of queue {queue} has no maximum concurrency.",
-                why="One full lane takes the account's whole concurrency; everything else is throttled.",
+                why="One full lane uses the account's whole concurrency; everything else is throttled.",
                 fix=DEPLOY,
             )
             continue
@@ -70,17 +70,17 @@ def _of_mappings(function: str, limit: int, resume: int, reserved: int | None) -
             why="Throttled deliveries count as receives; ten of them are a dead letter.",
             fix=f"Reserve at least {limit} (`reserved_concurrency` of the class), or lower its lanes and `resume`.",
         )
-    # A resume queue nobody takes from has been told of by then.
+    # The check of mappings reports a resume queue without a mapping.
     if function.startswith("worker-") and 0 < 2 * resume < limit:
         yield Finding(
-            what=f"The resume queue of {function} gets {resume} of {limit} concurrent batches; at least half is meant.",
+            what=f"The resume queue of {function} gets {resume} of {limit} concurrent batches; it needs at least half.",
             why="Runs that have begun wait behind runs that have not (R7).",
             fix="Raise `resume` of the class, or lower its lanes, and deploy.",
         )
 
 
 def _no_room(taken: Mapping[str, int], *, callers: list[str], room: int, quota: int) -> Iterator[Finding]:
-    """What has a bound and no reservation, with a little for callers that have none, against what nobody reserved."""
+    """Compare limited functions without a reservation, and a little for callers, with the unreserved concurrency."""
     most = sum(taken.values()) + (LEAST_FOR_CALLERS if callers else 0)
     if most > room:
         parts = [f"{name} {limit}" for name, limit in sorted(taken.items())]
@@ -99,8 +99,8 @@ def _unbounded(reserved: Mapping[str, int | None]) -> Iterator[Finding]:
         callers = [name for name in CALLED if name in reserved and reserved[name] is None]
         alone = f", and {', '.join(callers)} have nothing reserved" if callers else ""
         yield Finding(
-            what=f"Nothing bounds what wide maps take ({', '.join(maps)}){alone}.",
-            why="A few maps at once take the account's whole concurrency: mappings are throttled"
+            what=f"Nothing limits the concurrency of distributed maps ({', '.join(maps)}){alone}.",
+            why="A few maps can use the account's whole concurrency: mappings are throttled"
             + (", and callers get 503." if callers else "."),
             fix="Give the classes a `map_concurrency`, callers `-c reserved=…` (docs/deployment.md#lambda-concurrency);"
             " where the quota is too small for reservations, raise it.",

@@ -1,4 +1,4 @@
-"""A deployment as the doctor sees it: its stack's resources and outputs, its settings, and clients for all of it."""
+"""A deployment as the doctor sees it: its stack's resources and outputs, its settings, and clients."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fanfold.service.wiring import Aws, Services, services
 T = TypeVar("T")
 
 WHOLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE"})
-"""The states of a stack that is there as a whole; in any other it is half made, or being changed."""
+"""The states of a complete stack. In other states it is incomplete or changing."""
 CHANGING = frozenset({"UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS"})
 
 LIVE = "live"
-"""The alias by which everything calls a function: what is asked about is what runs, not what is being uploaded."""
+"""The alias that callers use. The doctor checks the version that runs, not `$LATEST`."""
 CONNECT_SECONDS = 3
 READ_SECONDS = 20
-"""A person waits for the answer; an emulator may be busy."""
+"""Timeout in seconds: a person waits, and an emulator may be busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,9 @@ def _name_of(function: str) -> str:
 
 
 class Deployment:
-    """One deployed stack. What is read from AWS is read once. `close` it at the end.
+    """One deployed stack. It reads everything from AWS once. `close` it at the end.
 
-    `now` is the time it is looked at; `wall` the wall clock (seconds since the epoch) that AWS's is compared with.
+    `now` is the time of the examination; `wall` is this machine's clock (seconds since the epoch).
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Deployment:
         return self._clients[service]
 
     def ask(self, use: Callable[[Services], Coroutine[Any, Any, T]]) -> T:
-        """What a use of the deployment's own ports gives."""
+        """Run a function with the deployment's own ports."""
         return asyncio.run(use(self.services))
 
     # --- the stack ------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ class Deployment:
 
     @property
     def api_url(self) -> str:
-        """Where the API answers."""
+        """The API's base URL."""
         return self.outputs["ApiUrl"] if self._local_stack is None else self._local_stack.api_url
 
     # --- what it is made of ---------------------------------------------------------------------
 
     @cached_property
     def settings(self) -> Settings:
-        """What its processes are configured with. Raises `LocalError` where this version can't read it."""
+        """The settings of its processes. Raises `LocalError` if this version can't read them."""
         try:
             return Settings.from_env(json.loads(self.outputs["Settings"]))
         except (ValueError, AttributeError) as error:
@@ -205,7 +205,7 @@ class Deployment:
 
     @property
     def kept(self) -> bool:
-        """Whether its data is to outlive the stack: any stage but dev."""
+        """Whether its data outlives the stack: in every stage but dev."""
         return self.settings.stage != "dev"
 
     @cached_property

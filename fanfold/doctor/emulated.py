@@ -1,4 +1,4 @@
-"""What emulators lose of the template, put right after a deployment: the same remedies as the doctor's."""
+"""Restores, after a deployment, what emulators lose of the template, with the doctor's remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One examination: every check in turn, whatever the one before came to."""
+"""One examination: every check in turn, also after a check that failed."""
 
 from __future__ import annotations
 
