@@ -79,6 +79,8 @@ def encode(message: Message) -> str:
             }
             if message.map_step is not None:
                 body["map"] = message.map_step
+    if message.raised:
+        body["raised"] = True
     return json.dumps(body, separators=(",", ":"), allow_nan=False)
 
 
@@ -118,6 +120,7 @@ def _message(body: Json) -> Message | None:
                 origin=None if "origin" not in body else origin_from_list(body["origin"]),
                 outages=of_kind(body["outages"], int),
                 again=body.get("again", False) is True,
+                raised=body.get("raised", False) is True,
             )
         case "wake":
             return Wake(
@@ -127,6 +130,7 @@ def _message(body: Json) -> Message | None:
                 class_name=of_kind(body["class"], str),
                 map_step=of_kind(body["map"], str) if "map" in body else None,
                 outages=of_kind(body["outages"], int),
+                raised=body.get("raised", False) is True,
             )
         case _:
             return None

@@ -55,9 +55,11 @@ async def test_a_message_arrives_as_it_was_sent(queue: WorkQueue) -> None:
             queue_deadline=datetime(2026, 3, 1, 13, 0, 0, 1000, tzinfo=UTC),
             slot=None,
             outages=3,
+            again=True,
+            raised=True,
         ),
         an_envelope(input=BlobRef(key="acme/r/in.json", bytes=9, sha256="ab" * 32), slot=Slot(shard=7, hour=492_000)),
-        a_wake(outages=2),
+        a_wake(outages=2, raised=True),
     ],
     ids=["inline", "by reference", "wake"],
 )

@@ -105,8 +105,7 @@ class Settlements:
                 self._hold(ends >= limit, "five crashes in fact", ends)
             case _ if run.error is not None and run.error.type == "internal":
                 bugs = self._audit.simulation.perils.bugs[RunKey(tenant=run.tenant, run_id=run.id)]
-                # Its message may have come before for another reason: to a worker that died, or to nobody.
-                self._hold(bugs >= 1, "a run that can't be decided raised", f"{run.id}: {bugs}")
+                self._hold(bugs >= 2, "a run that can't be decided raised", f"{run.id}: {bugs}")
             case _:
                 self._hold(
                     any(s.status is StepStatus.FAILED for s in run.steps.values()), "a step failed the run", run.id

@@ -40,6 +40,7 @@ NOTICED_FROM = {
     mutants.a_stop_forgets_the_crashes: 60,
     mutants.what_may_kill_is_decided_before_it_is_claimed: 20,
     mutants.the_undecidable_goes_round: 320,
+    mutants.a_death_counts_as_a_bug: 770,
     mutants.receipts_count_as_crashes: 50,
     mutants.leases_are_as_long_as_ones_own: 150,
     mutants.a_shard_admits_before_it_is_made: 355,

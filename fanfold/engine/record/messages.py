@@ -31,7 +31,8 @@ class Envelope:
     """An accepted run, whole: version 1 of its record is a pure function of this (R2).
 
     `not_before`: when it may begin at the earliest (None: at once). `outages` counts how often an infrastructure fault
-    put it back (R5). `again`: it stands for one of which nobody knows what became.
+    put it back (R5). `again`: it stands for one of which nobody knows what became. `raised`: handling it has raised
+    what no code declares.
     """
 
     tenant: str
@@ -52,13 +53,15 @@ class Envelope:
     origin: ForkOrigin | None = None
     outages: int = 0
     again: bool = False
+    raised: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
     """Look at this run again: a hint, never a truth (R4). `class_name` says whose `resume` queue it uses.
 
-    `map_step` is a map that rings because it has ended elsewhere, or could not be started there.
+    `map_step` is a map that rings because it has ended elsewhere, or could not be started there. `outages` and `raised`
+    as of an envelope.
     """
 
     tenant: str
@@ -67,6 +70,7 @@ class Wake:
     class_name: str
     map_step: str | None = None
     outages: int = 0
+    raised: bool = False
 
 
 Message = Envelope | Wake

@@ -59,6 +59,10 @@ LOOKS = 3
 """How often one delivery decides anew after a lost race, before the message is handed back."""
 
 
+BUG_SECONDS = 60
+"""When a message is looked at again whose handling raised what no code declares."""
+
+
 def back_after(error: InfrastructureError, outages: int) -> timedelta:
     """When a message that met this fault is to come again, having met so many before."""
     first = THROTTLE_DELAY if isinstance(error, Throttled) else OUTAGE_DELAY
@@ -146,7 +150,7 @@ class MessageHandler:
             coordinator.break_off()
 
     async def handle(self, received: Received, *, stop_before: datetime | None = None) -> Disposition:
-        """Work on one message until its run is out of hand. Raises nothing but bugs."""
+        """Work on one message until its run is out of hand. Raises only a bug that was met before."""
         message = received.message
         if message is None:
             count(Metric.UNREADABLE)
@@ -172,6 +176,10 @@ class MessageHandler:
             return await self._open(received, message)
         except InfrastructureError as error:
             return await self._put_back(received, message, error)
+        except Exception as error:
+            if message.raised:
+                raise
+            return await self._note_bug(message, error)
 
     # --- decisions ------------------------------------------------------------------------------
 
@@ -263,8 +271,8 @@ class MessageHandler:
         return self._alone or received.queue.role == RESUME
 
     def _repeated(self, received: Received) -> bool:
-        """Whether the message came again though it is apart: nothing beside it is to blame for what happens to it."""
-        return received.receives > 1 and self._is_apart(received)
+        """Whether handling the message has raised before, and it is apart: nothing beside it is to blame if it does."""
+        return received.message is not None and received.message.raised and self._is_apart(received)
 
     def _verdict(self, received: Received, message: Message, row: Run | None) -> Verdict:
         limits = engine_limits(self._services.settings)
@@ -347,6 +355,16 @@ class MessageHandler:
             await self._services.queue.send(received.queue, copy, delay_seconds=CLOCK_OFF_SECONDS)
         except InfrastructureError:
             return Redeliver(seconds=CLOCK_OFF_SECONDS)
+        return Ack()
+
+    async def _note_bug(self, message: Message, error: Exception) -> Disposition:
+        """A bug may be met once by chance. The message goes apart as a copy that says so, and may then end its run."""
+        logger().error("a message could not be handled", exc_info=error, extra={"run_id": message.run_id})
+        queue = QueueName(class_name=message.class_name, role=RESUME)
+        try:
+            await self._services.queue.send(queue, replace(message, raised=True), delay_seconds=BUG_SECONDS)
+        except InfrastructureError:
+            return Redeliver(seconds=BUG_SECONDS)
         return Ack()
 
     async def _put_back(self, received: Received, message: Message, error: InfrastructureError) -> Disposition:

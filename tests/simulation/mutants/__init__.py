@@ -13,6 +13,7 @@ from tests.simulation.mutants.deployments import (
     leases_are_as_long_as_ones_own,
 )
 from tests.simulation.mutants.holding import (
+    a_death_counts_as_a_bug,
     a_halted_holder_goes_on,
     a_lost_answer_is_a_lost_run,
     a_stop_counts_as_a_crash,
@@ -66,6 +67,7 @@ __all__ = [
     "Mutant",
     "a_batch_mixes_up_its_answers",
     "a_cancellation_is_not_heeded",
+    "a_death_counts_as_a_bug",
     "a_halted_holder_goes_on",
     "a_lost_answer_is_a_lost_run",
     "a_map_is_looked_at_once",

@@ -202,3 +202,14 @@ def receipts_count_as_crashes() -> Iterator[None]:
 
     with patch.object(MessageHandler, "_open", charged):
         yield
+
+
+@contextmanager
+def a_death_counts_as_a_bug() -> Iterator[None]:
+    """A message that came again, whatever the reason, may end its run when handling it raises (R7)."""
+
+    def repeated(self: MessageHandler, received: Any) -> bool:
+        return received.receives > 1 and self._is_apart(received)
+
+    with patch.object(MessageHandler, "_repeated", repeated):
+        yield

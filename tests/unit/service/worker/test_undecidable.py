@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,8 @@ from fanfold.engine.record.run import Reason, Status
 from fanfold.engine.rules import decide as rules
 from fanfold.engine.rules.events import CancelAsked, Event, Undecidable
 from fanfold.service.worker import run_commits
-from fanfold.service.worker.message_handler import Ack
+from fanfold.service.worker.message_handler import BUG_SECONDS, Ack, Redeliver
+from tests.support.faults import Fault
 from tests.support.game import Game, a_flow
 from tests.support.virtual import virtually
 from tests.support.world import RESUME_QUEUE, World, consistent
@@ -81,18 +83,48 @@ async def test_one_decision_that_fails_once_costs_the_run_nothing(monkeypatch: p
 
 
 @virtually
-async def test_a_run_is_not_given_up_at_its_messages_first_delivery_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken_where(monkeypatch, lambda run, events: True)
+async def test_a_run_is_not_given_up_before_its_message_has_raised_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = broken_where(monkeypatch, lambda run, events: True)
     world = World()
     envelope = await world.submit(await world.register(CHAIN))
     await world.queue.send(RESUME_QUEUE, envelope)
     process = world.process()
     (message,) = await process.receive(RESUME_QUEUE)
-    with pytest.raises(ValueError, match="a bug"):
-        await process.take(message)
+    # A delivery before this one may have ended with its worker: that says nothing of what this one meets.
+    assert await process.take(replace(message, receives=3)) == Ack()
     assert (await world.row(envelope)).status is Status.QUEUED
-    assert await process.take(replace(message, receives=2)) == Ack()
+    await asyncio.sleep(BUG_SECONDS)
+    (copy,) = await process.receive(RESUME_QUEUE, wait=20)
+    assert copy.message == replace(envelope, raised=True)
+    assert await process.take(copy) == Ack()
     assert (await world.row(envelope)).status is Status.FAILED
+    assert len(failed) == 2
+
+
+@virtually
+async def test_a_bug_after_a_death_is_a_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = broken_where(monkeypatch, lambda run, events: not failed)
+    world = World()
+    envelope = await world.submit(await world.register(CHAIN))
+    dead = world.process()
+    (message,) = await dead.receive()
+    dead.take(message)
+    await dead.kill()
+    async with world.worker():
+        run = await world.ended(envelope, within=1800)
+    assert (run.status, len(failed)) == (Status.SUCCEEDED, 1)
+
+
+@virtually
+async def test_a_bug_that_can_not_be_noted_is_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_where(monkeypatch, lambda run, events: True)
+    world = World()
+    envelope = await world.submit(await world.register(CHAIN))
+    process = world.process()
+    (message,) = await process.receive()
+    process.queue.rule("send", Fault.DOWN)
+    assert await process.take(message) == Redeliver(seconds=BUG_SECONDS)
+    assert (await world.row(envelope)).status is Status.QUEUED
 
 
 def test_a_run_under_anothers_valid_lease_is_not_ended_by_one_that_can_not_decide_it() -> None:
