@@ -70,10 +70,11 @@ def found(deployed: Deployed) -> list[str]:
 def test_maps_without_a_bound_are_told_of_with_the_callers_they_leave_nothing() -> None:
     (alone,) = found(Deployed())
     assert (
-        alone == "Nothing bounds what wide maps take (fanout-model), and api, authorizer, watch have nothing reserved."
+        alone == "Nothing limits the concurrency of distributed maps (fanout-model),"
+        " and api, authorizer, watch have nothing reserved."
     )
     (apart,) = found(Deployed(api=200, authorizer=20, watch=120))
-    assert apart == "Nothing bounds what wide maps take (fanout-model)."
+    assert apart == "Nothing limits the concurrency of distributed maps (fanout-model)."
     assert found(Deployed(fanout_model=40)) == []
     assert found(Deployed(kept=False)) == [], "a stage to try things in may be as it ships"
 
