@@ -12,6 +12,7 @@ from fanfold.engine.record.messages import QueueName, envelope_of
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.effects import ReleaseSlot, SendEnvelope, SendWake, StartMap, StopMap
 from fanfold.service.maps import Maps, execution_of
+from fanfold.service.retrying import Patience, insist
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wakes import delay_until, ring
 from fanfold.service.wiring import Services
@@ -19,7 +20,10 @@ from fanfold.service.wiring import Services
 PAUSE_SECONDS = 1.0
 """Pause between tries to return a slot that was refused."""
 
-START_PAUSES_SECONDS = (0.2, 1.0, 2.0)
+RELEASE_PATIENCE = Patience(pauses_seconds=(PAUSE_SECONDS,), final=lambda error: isinstance(error, Unanswered))
+"""A return that got no answer may have been done; done twice it would let one run too many in (R6)."""
+
+START_PATIENCE = Patience(pauses_seconds=(0.2, 1.0, 2.0), budget_seconds=3.0)
 START_AGAIN = timedelta(seconds=30)
 """When Step Functions refuses a map (300 starts a second are its default quota): pauses, then somebody looks again."""
 
@@ -102,13 +106,10 @@ class EffectRunner:
             )
 
     async def _start(self, run: Run, effect: StartMap) -> None:
-        why = ""
-        for pause in START_PAUSES_SECONDS:
-            try:
-                return await self._maps.start(run, effect.step)
-            except InfrastructureError as error:
-                why = str(error)
-                await self._services.clock.sleep(pause)
+        try:
+            return await insist(self._services.clock, lambda: self._maps.start(run, effect.step), START_PATIENCE)
+        except InfrastructureError as error:
+            why = str(error)
         count(Metric.EFFECTS_FAILED)
         facts = {"run_id": run.id, "step": effect.step, "error": why}
         logger().warning("a map was not started elsewhere; it is tried again in half a minute", extra=facts)
@@ -123,24 +124,22 @@ class EffectRunner:
             logger().warning("a map was not stopped; its batches find the run ended", extra=facts)
 
     async def _return(self, run: Run, effect: ReleaseSlot, committed: Moment) -> None:
-        why = "its commit was known too late"
-        clock, window = self._services.clock, self._services.settings.slot_return_seconds
+        services, window = self._services, self._services.settings.slot_return_seconds
 
         def in_time() -> bool:
             # By both clocks since the commit, and asked again last before the call: the process may have been frozen at
             # any moment, and a monotonic clock need not go on in a frozen one. Slot repair relies on it (R6).
-            return committed.within(window, clock)
+            return committed.within(window, services.clock)
 
-        while in_time():
-            try:
-                return await self._services.slots.give_back(effect.class_name, effect.slot, in_time=in_time)
-            except Unanswered as error:
-                # It may have been done; done twice it would let one run too many in.
-                why = str(error)
-                break
-            except InfrastructureError as error:
-                why = str(error)
-                await clock.sleep(PAUSE_SECONDS)
+        async def release() -> None:
+            if not in_time():
+                raise Unanswered("its commit was known too late")
+            await services.slots.give_back(effect.class_name, effect.slot, in_time=in_time)
+
+        try:
+            return await insist(services.clock, release, RELEASE_PATIENCE)
+        except InfrastructureError as error:
+            why = str(error)
         count(Metric.SLOTS_LEAKED)
         return logger().warning(
             "a queue slot was not returned; the sweeper heals it", extra={"run_id": run.id, "error": why}

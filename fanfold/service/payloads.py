@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from fanfold.engine.errors import InfrastructureError, NewerSchema, NotFound, PayloadLost, Unreadable
+from fanfold.engine.errors import NewerSchema, NotFound, PayloadLost, Unreadable
 from fanfold.engine.payload import BlobRef, Json, Loaded, Lost, SealedStep, Value, ValuesMissing
 from fanfold.engine.ports import Blobs, Clock, RunStore
 from fanfold.engine.record.run import Run, StepState
 from fanfold.engine.tenant import checked_tenant
+from fanfold.service.retrying import AT_ONCE, WHILE_LEGIBLE, insist
 
 KEPT_BYTES = 32_000_000
 """How much of a run's payloads a worker keeps in memory; past that it forgets them and loads again."""
-
-PAUSES_SECONDS = (0.1, 0.3, 1.0, 3.0)
-"""Pauses between tries of a patient caller; the last one repeats."""
 
 Result = TypeVar("Result")
 
@@ -93,13 +91,4 @@ class Payloads:
         self._bytes += ref.bytes
 
     async def _tried(self, call: Callable[[], Coroutine[Any, Any, Result]], patient: bool) -> Result:
-        tries = 0
-        while True:
-            try:
-                return await call()
-            except InfrastructureError as error:
-                # What is damaged stays so, however often it is read.
-                if not patient or (isinstance(error, Unreadable) and not isinstance(error, NewerSchema)):
-                    raise
-                await self._clock.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
-                tries += 1
+        return await insist(self._clock, call, WHILE_LEGIBLE if patient else AT_ONCE)

@@ -33,7 +33,7 @@ LOOK_SECONDS: Final = 0.2
 SUBMIT_SECONDS: Final = 0.035
 """From a submit's arrival to its message's being in the queue: a read, an update, a send, and what the API computes."""
 CREATE_TRIES: Final = 13
-"""So often, within `fanfold.service.api.submit.PUT_BUDGET_SECONDS`, a row is tried."""
+"""So often, within `fanfold.service.api.submit.PUT_PATIENCE`, a row is tried."""
 RETURN_TRIES: Final = int(Settings().slot_return_seconds / PAUSE_SECONDS)
 """So often a slot's return is tried before it is left to the sweeper."""
 POINTS: Final = 200

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from fanfold.engine.errors import InfrastructureError, LimitExceeded, NotFound, Unanswered
+from fanfold.engine.errors import LimitExceeded, NotFound, Unanswered
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Loaded
 from fanfold.engine.ports import Moment
@@ -18,15 +18,13 @@ from fanfold.engine.rules.operations import replayed
 from fanfold.service.commit import Commit, Committed, RecordWriter, by_signature, follow, put
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.payloads import Payloads
+from fanfold.service.retrying import Patience, doubling, insist
 from fanfold.service.telemetry.reporting import logger
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
 
-BUDGET_SECONDS = 10.0
+PATIENCE = Patience(pauses_seconds=doubling(0.02, 1.0), budget_seconds=10.0)
 """How long a move is tried for against a holder's writes and a service's refusals: leaves API Gateway's 30 s room."""
-
-FIRST_PAUSE_SECONDS = 0.02
-LAST_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +34,46 @@ class Done:
     run: Run
     changed: bool
     seq: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Carrying:
+    """One move under way; `run` is the record that it is decided on next."""
+
+    services: Services
+    run: Run
+    move: Move
+    workflow: Workflow
+    limits: EngineLimits
+    payloads: Payloads
+    writer: RecordWriter
+    tried: list[Commit] = field(default_factory=list)
+
+    async def attempt(self) -> Done | Committed:
+        """Decide and put once. Raises an `InfrastructureError` where that is to be done again."""
+        clock, run = self.services.clock, self.run
+        ask = _asking(run, self.workflow, self.move, clock.now(), self.limits)
+        decision = await self.payloads.provide(run, ask)
+        if not decision.changed:
+            receipt = replayed(run, self.move)
+            return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
+        try:
+            wanted = await self.writer.next(run, decision, signed=True)
+            sent = Moment.of(clock)
+            commit = Commit(before=run, run=wanted, decision=decision, workflow=self.workflow, sent=sent)
+            self.tried.append(commit)
+            made = await put(self.services, commit, by_signature(self.services, self.tried))
+        except LimitExceeded:
+            if self.writer.all_of_it:
+                raise
+            self.writer.all_of_it = True
+            return await self.attempt()
+        if isinstance(made, Committed):
+            return made
+        if made.record is None or made.record.submission != run.submission:
+            raise NotFound(f"there is no run {run.id!r} any more")
+        self.run = made.record
+        raise made.error or Unanswered("the run was written by others all the time")
 
 
 def _asking(
@@ -60,42 +98,17 @@ class Control:
         """
         workflow = await self._workflows.of(run)
         payloads = Payloads(self._services.runs, self._services.blobs, self._services.clock)
-        clock = self._services.clock
-        until = clock.monotonic() + BUDGET_SECONDS
-        pause = FIRST_PAUSE_SECONDS
-        writer = RecordWriter(self._services, workflow, payloads)
-        tried: list[Commit] = []
-        lost = by_signature(self._services, tried)
-        while True:
-            decision = await payloads.provide(run, _asking(run, workflow, move, clock.now(), self._limits))
-            if not decision.changed:
-                receipt = replayed(run, move)
-                return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
-            error: InfrastructureError | None = None
-            recorded: Run | None = run
-            try:
-                wanted = await writer.next(run, decision, signed=True)
-                commit = Commit(before=run, run=wanted, decision=decision, workflow=workflow, sent=Moment.of(clock))
-                tried.append(commit)
-                made = await put(self._services, commit, lost)
-            except InfrastructureError as refused:
-                error = refused
-            except LimitExceeded:
-                if writer.all_of_it:
-                    raise
-                writer.all_of_it = True
-                continue
-            else:
-                if isinstance(made, Committed):
-                    return await self._followed(made)
-                error, recorded = made.error, made.record
-            if recorded is None or recorded.submission != run.submission:
-                raise NotFound(f"there is no run {run.id!r} any more")
-            if clock.monotonic() + pause > until:
-                raise error or Unanswered("the run was written by others all the time")
-            await clock.sleep(pause)
-            pause = min(LAST_PAUSE_SECONDS, pause * 2)
-            run = recorded
+        one = _Carrying(
+            services=self._services,
+            run=run,
+            move=move,
+            workflow=workflow,
+            limits=self._limits,
+            payloads=payloads,
+            writer=RecordWriter(self._services, workflow, payloads),
+        )
+        made = await insist(self._services.clock, one.attempt, PATIENCE)
+        return made if isinstance(made, Done) else await self._followed(made)
 
     async def _followed(self, done: Committed) -> Done:
         """What follows the commit; only then is the operator answered."""

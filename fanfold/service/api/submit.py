@@ -33,14 +33,26 @@ from fanfold.engine.record.messages import Envelope, QueueName, first_version
 from fanfold.engine.record.run import ForkOrigin, Run, Slot
 from fanfold.engine.rules.fork import TakenOver
 from fanfold.service.payloads import payload_key
+from fanfold.service.retrying import Patience, doubling, insist
 from fanfold.service.settings import Settings
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
 
-PUT_BUDGET_SECONDS = 10.0
+
+class _TooLate(Unanswered):
+    """The time to create a row is over."""
+
+
+PUT_PATIENCE = Patience(
+    pauses_seconds=doubling(0.05, 1.0), budget_seconds=10.0, final=lambda error: isinstance(error, _TooLate)
+)
 """How long the row is tried for once the envelope is sent: leaves API Gateway's 30 s room for the answer."""
-GIVE_BACK_TRIES = 3
+
+RELEASE_PATIENCE = Patience(
+    pauses_seconds=(0.05, 0.1), budget_seconds=0.2, final=lambda error: not isinstance(error, (Throttled, Unavailable))
+)
+"""A slot's release is repeated after a definite refusal only, and its caller waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,29 +248,22 @@ class Submitter:
         The envelope is out, so the run will be executed: the put is repeated for a while, so that
         the client gets the id. A put that was carried out and not answered meets itself.
         """
-        until = self.clock.monotonic() + PUT_BUDGET_SECONDS
-        pause = 0.05
-        while True:
+
+        async def create() -> Run | None:
             if (self.clock.now() - run.created_at).total_seconds() > self.settings.slot_void_seconds:
                 # Frozen since its send: its slot may be repaired by now, and a queued row must have one (R6).
-                raise Unanswered("the envelope is out, and the time to create its row is over")
+                raise _TooLate("the envelope is out, and the time to create its row is over")
             try:
                 await self.runs.put(run, IfAbsent(), now=self.clock.now())
             except Conflict as conflict:
-                recorded = conflict.current or await self.runs.get(
-                    RunKey(tenant=run.tenant, run_id=run.id), now=self.clock.now()
-                )
+                key = RunKey(tenant=run.tenant, run_id=run.id)
+                recorded = conflict.current or await self.runs.get(key, now=self.clock.now())
                 if isinstance(recorded, Run):
                     return recorded
-                error: InfrastructureError = Unanswered("the row in the way was gone when it was read")
-            except InfrastructureError as refused:
-                error = refused
-            else:
-                return None
-            if self.clock.monotonic() + pause > until:
-                raise error
-            await self.clock.sleep(pause)
-            pause = min(1.0, pause * 2)
+                raise Unanswered("the row in the way was gone when it was read") from conflict
+            return None
+
+        return await insist(self.clock, create, PUT_PATIENCE)
 
     async def _give_back(self, class_name: str, slot: Slot, *, since: datetime) -> None:
         """Return a slot taken at `since`; a definite refusal is repeated, an unanswered return never (R6).
@@ -269,19 +274,19 @@ class Submitter:
         def in_time() -> bool:
             return (self.clock.now() - since).total_seconds() <= self.settings.slot_void_seconds
 
-        for attempt in range(GIVE_BACK_TRIES):
+        async def release() -> None:
             if not in_time():
-                break
-            try:
-                await self.slots.give_back(class_name, slot, in_time=in_time)
-                return
-            except (Throttled, Unavailable):
-                await self.clock.sleep(0.05 * 2**attempt)
-            except Unanswered:
-                break
+                raise Unanswered("it was taken too long ago")
+            await self.slots.give_back(class_name, slot, in_time=in_time)
+
+        try:
+            await insist(self.clock, release, RELEASE_PATIENCE)
+            return
+        except InfrastructureError as error:
+            why = str(error)
         # A leak makes the bound a slot too small until the sweeper has healed it: worth a line, no more.
         count(Metric.SLOTS_LEAKED)
-        logger().warning("a queue slot could not be returned", extra={"class_name": class_name})
+        logger().warning("a queue slot could not be returned", extra={"class_name": class_name, "error": why})
 
 
 def run_key(asked: Submission) -> RunKey | None:

@@ -18,10 +18,10 @@ from fanfold.engine.record.run import Failure, Run
 from fanfold.engine.rules.events import AttemptFailed, MapEnded, MapYielded
 from fanfold.service.maps import Maps, map_step_of, state_of
 from fanfold.service.payloads import Payloads
+from fanfold.service.retrying import insist
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
 from fanfold.service.worker.map_items import Items, Unfinished
-from fanfold.service.worker.retrying import insist
 from fanfold.service.worker.task_runner import TaskRunner
 
 RECORD_SECONDS = 1.0

@@ -17,12 +17,12 @@ from fanfold.engine.record.run import Run, StepStatus
 from fanfold.service.gather import both
 from fanfold.service.maps import Maps, map_step_of, state_of
 from fanfold.service.process_environment import ProcessEnvironment
+from fanfold.service.retrying import insist
 from fanfold.service.settings import Settings
 from fanfold.service.task_modules import load_tasks
 from fanfold.service.telemetry.reporting import FunctionName, Metric, about, begin, count, flush, logger
 from fanfold.service.wiring import Services, services
 from fanfold.service.worker.map_items import Items, Unfinished
-from fanfold.service.worker.retrying import insist
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.workflow_cache import WorkflowCache
 

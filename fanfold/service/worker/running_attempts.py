@@ -17,10 +17,10 @@ from fanfold.engine.rules.events import AttemptFailed, AttemptNotBegun, AttemptS
 from fanfold.engine.rules.scheduling import attempt_input
 from fanfold.service.maps import Maps
 from fanfold.service.payloads import Payloads
+from fanfold.service.retrying import insist
 from fanfold.service.wiring import Services
 from fanfold.service.worker.inline_maps import InlineMaps
 from fanfold.service.worker.outcomes import failed
-from fanfold.service.worker.retrying import insist
 from fanfold.service.worker.stopwatch import Stopwatch
 from fanfold.service.worker.task_runner import Failed, Job, NotBegun, Succeeded, TaskRunner
 from fanfold.tasks.registry import find
