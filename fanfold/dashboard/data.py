@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudwatch import CloudWatchClient
 
 SLOTS = 1440
-"""Points of one series at most: more than that nobody can tell apart, and a call gives 100,800."""
+"""The most points of a series: more can't be told apart, and a call returns 100,800."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The time that is shown: whole periods of each length lie in it."""
+    """The time that is shown."""
 
     begin: datetime
     end: datetime
 
     def slots(self, period_seconds: int) -> int:
-        """How many periods there are, the first and the last perhaps in part."""
+        """The number of periods; the first and the last may be partial."""
         return self.last(period_seconds) - self.first(period_seconds)
 
     def first(self, period_seconds: int) -> int:
@@ -44,7 +44,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One series of a widget, with its line; of an expression that gives several, each is a curve."""
+    """One series of a widget with its line. An expression may give several curves."""
 
     line: Line
     label: str
@@ -52,13 +52,13 @@ class Curve:
 
     @property
     def values(self) -> list[float]:
-        """What there is, oldest first."""
+        """The values that exist, oldest first."""
         return [value for value in self.series if value is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """A widget with its curves; `problems` says what of it has no value, and why."""
+    """A widget with its curves. `problems` says which lines have no value, and why."""
 
     widget: Widget
     curves: Sequence[Curve]
@@ -66,15 +66,15 @@ class Filled:
 
 
 def span(page: Page, *, now: datetime, hours: float | None) -> Span:
-    """The last hours before `now`; as many as the page says if none are asked for."""
+    """The last hours before `now`; by default as many as the page says."""
     return Span(begin=now - timedelta(hours=page.hours if hours is None else hours), end=now)
 
 
 def fetch(cloudwatch: CloudWatchClient, lines: Sequence[Line], when: Span) -> Mapping[str, Sequence[Curve]]:
-    """What CloudWatch has of each line, by its id. boto3's errors fly.
+    """CloudWatch's values of each line, by its id. Raises boto3's errors.
 
-    A call takes 500 queries at most: a widget may have no more lines. It begins at a whole period: CloudWatch would
-    else count periods from wherever the call begins.
+    A call takes at most 500 queries, so a widget has at most 500 lines. The call begins at a whole period, because
+    CloudWatch counts periods from the beginning of the call.
     """
     by_id = {line.id: line for line in lines}
     longest = max((line.period_seconds for line in lines), default=1)
@@ -86,7 +86,7 @@ def fetch(cloudwatch: CloudWatchClient, lines: Sequence[Line], when: Span) -> Ma
         ScanBy="TimestampAscending",
     ):
         for result in answer["MetricDataResults"]:
-            # An expression that gives several series gives each a label of its own.
+            # An expression with several series gives each its own label.
             points = found.setdefault((result["Id"], result["Label"]), {})
             period = by_id[result["Id"]].period_seconds
             for at, value in zip(result["Timestamps"], result["Values"], strict=True):
@@ -115,7 +115,7 @@ def _query(line: Line) -> Any:
 
 
 def filled(cloudwatch: CloudWatchClient, widget: Widget, when: Span) -> Filled:
-    """One widget with its curves. boto3's errors fly, but for what CloudWatch says of the widget's own queries."""
+    """One widget with its curves. Raises boto3's errors, except CloudWatch's errors about the widget's own queries."""
     from botocore.exceptions import ClientError
 
     if not widget.lines:
@@ -132,7 +132,7 @@ def filled(cloudwatch: CloudWatchClient, widget: Widget, when: Span) -> Filled:
     expressions = [line for line in shown if line.metric is None]
     problems = []
     if there and expressions and not any(line.id in there for line in expressions):
-        # An emulator has the metrics, and no metric maths: what goes into an expression says more than nothing.
+        # An emulator has metrics but no metric math, so the inputs of an expression are shown.
         problems = [f"not computed here: {', '.join(line.label for line in expressions)}"]
         shown = [line for line in widget.lines if line.metric is not None]
     return Filled(widget=widget, curves=[curve for line in shown for curve in curves[line.id]], problems=problems)

@@ -1,4 +1,4 @@
-"""Finding a deployment's dashboard and alarms, local or in an account, and saying in one sentence what is missing."""
+"""Finds a deployment's dashboard and alarms, local or in an account. Errors are one sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """An alarm as it stands; `metric` is None for one on an expression. `what` is its description."""
+    """An alarm and its state. `metric` is None for an alarm on an expression. `what` is its description."""
 
     arn: str
     name: str
@@ -32,7 +32,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment's page and its alarms, and the client that its data come from."""
+    """A deployment's page and alarms, and the client for its data."""
 
     stack_name: str
     page: Page
@@ -51,9 +51,9 @@ class Deployment:
 
 
 def find(stack_name: str | None, local_stack: LocalStack | None, environ: Mapping[str, str]) -> Deployment:
-    """The deployment of that name, or the local one when there is no name or it is `local`.
+    """The deployment of that name; without a name, or for `local`, the local one.
 
-    Raises `LocalError` in one sentence when there is none, or no credentials, or no dashboard in it.
+    Raises `LocalError` with one sentence if there is no deployment, no dashboard, or no credentials.
     """
     import boto3
 
@@ -63,7 +63,7 @@ def find(stack_name: str | None, local_stack: LocalStack | None, environ: Mappin
         stack_name = local_stack.stack
         environ = local_stack.environment(environ)
     session = boto3.Session(
-        # What is None here is found as AWS tools find it: profile, role, region of the configuration.
+        # None means AWS's usual search: profile, role and region of the configuration.
         aws_access_key_id=environ.get("AWS_ACCESS_KEY_ID"),
         aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
         aws_session_token=environ.get("AWS_SESSION_TOKEN"),
@@ -102,7 +102,7 @@ def _found(session: boto3.Session, stack_name: str, endpoint: str | None) -> Dep
 
 @contextmanager
 def explained(stack_name: str) -> Iterator[None]:
-    """Turns boto3's errors into one sentence each (`LocalError`, exit status 2; 4 when AWS is not reached)."""
+    """Turn boto3's errors into `LocalError` (exit status 2; 4 if AWS is not reachable)."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
     from fanfold.local.aws_errors import unasked

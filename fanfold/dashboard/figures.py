@@ -1,4 +1,4 @@
-"""Numbers as people read them, and a series as a row of blocks."""
+"""Formats numbers, and a series as a row of blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def short(value: float) -> str:
-    """A number in a few signs: `0`, `0.25`, `12.5`, `1234`, `56.7k`, `2.1M`, `5.2e-05`."""
+    """A number in a few characters: `0`, `0.25`, `12.5`, `1234`, `56.7k`, `2.1M`, `5.2e-05`."""
     size = abs(value)
     for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if size >= limit:
@@ -23,7 +23,7 @@ def short(value: float) -> str:
 
 
 def blocks(series: Series, cells: int) -> str:
-    """The series as a row of blocks, oldest first: each the most of its part, a gap where nothing is known."""
+    """The series as a row of blocks, oldest first. A block shows the maximum of its part. No data is a gap."""
     parts = _parts(series, min(cells, len(series)))
     there = [part for part in parts if part is not None]
     if not there:

@@ -1,4 +1,4 @@
-"""A dashboard's body, as CloudWatch stores it: widgets on a grid of 24 columns, each with what it shows.
+"""Parses a dashboard's body: widgets on a grid of 24 columns.
 
 The format is in the CloudWatch API reference, "Dashboard body structure and syntax".
 """
@@ -14,19 +14,19 @@ COLUMNS = 24
 """The grid's width; a row is as high as a column is wide."""
 
 PERIOD_SECONDS = 300
-"""The period of what states none."""
+"""The default period."""
 
 STATISTIC = "Average"
-"""The statistic of what states none."""
+"""The default statistic."""
 
 
 class PageError(ValueError):
-    """A dashboard's body that is none; the message says where."""
+    """A malformed dashboard body; the message says where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric as it is asked for; `dimensions` in the page's order."""
+    """One metric; `dimensions` in the page's order."""
 
     namespace: str
     name: str
@@ -37,9 +37,9 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What a widget shows as one line (of an expression perhaps several): a metric or an expression.
+    """One line of a widget: a metric or an expression, which may give several curves.
 
-    A line that is not `visible` is there for expressions.
+    A line that is not `visible` is an input of expressions.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A horizontal line at a value: an alarm's threshold, say; on the right axis if `right`."""
+    """A horizontal line at a value, such as an alarm's threshold; on the right axis if `right`."""
 
     value: float
     label: str = ""
@@ -64,7 +64,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """What a page says of a graph's axis."""
+    """The settings of a graph's axis."""
 
     label: str = ""
     least: float | None = None
@@ -73,7 +73,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Widget:
-    """Something on the page: place and size in columns and rows, a title, and by `kind` what is in it.
+    """One element of the page: position and size in columns and rows, a title, and contents by `kind`.
 
     `text` is Markdown; `metric` has lines and shows them as `view` says (`timeSeries`, `singleValue`, …);
     `alarm` shows the states of `alarms`, by ARN. A metric widget may be about one alarm, too.
@@ -97,16 +97,16 @@ class Widget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A dashboard: its widgets from top to bottom, and over which time it is shown if nothing else is asked."""
+    """A dashboard: its widgets from top to bottom, and its default time."""
 
     widgets: Sequence[Widget]
     hours: float = 3.0
 
 
 def with_period(page: Page, seconds: int) -> Page:
-    """The page with another period for everything on it.
+    """The page with another period for all its metrics.
 
-    What was true of its own periods goes: marks, and what an axis of counts says they are in.
+    Horizontal lines and labels of count axes hold for the page's own period, and are left out.
     """
 
     def changed(line: Line) -> Line:
@@ -124,7 +124,7 @@ def with_period(page: Page, seconds: int) -> Page:
 
 
 def read(body: str) -> Page:
-    """The page of a dashboard's body. Raises `PageError` for what is no such thing."""
+    """Parse a dashboard's body. Raises `PageError`."""
     try:
         told = json.loads(body)
         widgets = [_widget(widget) for widget in told["widgets"]]
@@ -166,7 +166,7 @@ def _widget(told: Mapping[str, Any]) -> Widget:
 
 
 def _flat(marks: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """A band is a pair of marks."""
+    """All annotations; a band is a pair."""
     for mark in marks:
         yield from mark if isinstance(mark, list) else [mark]
 
@@ -218,7 +218,7 @@ def _lines(properties: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _spelled_out(words: Sequence[str], before: Sequence[str]) -> list[str]:
-    """The words of a row in which `.` stands for the word above it, and `...` for all of them up to there."""
+    """Expand a metric row: `.` repeats the word above it, and `...` repeats all words up to there."""
     if "..." in words:
         at = words.index("...")
         words = [*words[:at], *before[at : len(before) - (len(words) - at - 1)], *words[at + 1 :]]

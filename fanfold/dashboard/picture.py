@@ -1,4 +1,4 @@
-"""The page as a picture, on the dashboard's own grid of columns and rows: each widget's curves, drawn by matplotlib."""
+"""Draws the page with matplotlib, on the dashboard's own grid."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def draw(path: Path, heading: str, widgets: Sequence[Filled], alarms: Sequence[A
     states = {alarm.arn: f"{alarm.name}: {alarm.state}" for alarm in alarms}
     for filled in widgets:
         widget = filled.widget
-        # The part of the cell that the numbers, the title and the legend leave to the curves.
+        # The part of the cell that numbers, title and legend leave for the curves.
         axes = figure.add_axes(
             (
                 (widget.x + 0.8) / COLUMNS,

@@ -1,4 +1,4 @@
-"""The page in a terminal: for each widget its series as rows of blocks, with their last, greatest and least values."""
+"""Shows the page in a terminal: each series as a row of blocks, with its last, largest and smallest value."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from fanfold.dashboard.deployed import Alarm
 from fanfold.dashboard.figures import blocks, short
 
 CELLS = 36
-"""How wide a row of blocks is, where there is room for it."""
+"""The width of a row of blocks on a wide terminal."""
 
 FEWEST_CELLS = 8
-"""Narrower than that a row of blocks tells nothing."""
+"""The least useful width of a row of blocks."""
 
 LABEL = 34
-"""How wide the labels are at most."""
+"""The largest width of the labels."""
 
 NUMBER = 15
-"""How wide a number is with its word and the gap before it."""
+"""The width of a number with its word and a gap."""
 
 STATES = {"OK": ("✓", "green"), "ALARM": ("✗", "red"), "INSUFFICIENT_DATA": ("·", "dim")}
-"""How an alarm's state looks: a sign and a colour, since neither alone reaches everybody."""
+"""The sign and colour of each alarm state; not everybody sees colours."""
 
 
 def shown(heading: str, widgets: Sequence[Filled], alarms: Sequence[Alarm], when: Span) -> RenderableType:
-    """The whole page, its widgets in order, and before them the alarms that are on."""
+    """The whole page: the alarms that are on, then the widgets in order."""
     states = Counter(alarm.state for alarm in alarms)
     told = ", ".join(f"{count} {state.lower().replace('_', ' ')}" for state, count in sorted(states.items()))
     head = Text(f"{heading}  {when.begin:%d %b %H:%M} to {when.end:%H:%M} UTC  alarms: {told or 'none'}", style="bold")
@@ -57,7 +57,7 @@ def _widget(filled: Filled, alarms: Mapping[str, Alarm], label_width: int) -> Se
     if there:
         parts.append(_Rows(curves=there, label_width=label_width))
     if there and (absent := [curve.label for curve in filled.curves if not curve.values]):
-        # One line for all of them: of a quiet deployment they are most of the page.
+        # One line for all of them, because a quiet deployment has many.
         parts.append(Text(f"no data: {', '.join(absent)}", style="dim"))
     if not filled.curves and not widget.alarms:
         parts.append(Text(f"a {widget.kind} widget: not shown here", style="dim"))
@@ -68,14 +68,14 @@ def _widget(filled: Filled, alarms: Mapping[str, Alarm], label_width: int) -> Se
 
 
 def _label_width(widgets: Sequence[Filled]) -> int:
-    """As wide as the longest label that is shown, so that all rows of the page stand below each other."""
+    """The width of the longest label, so that all rows are aligned."""
     labels = (curve.label for filled in widgets for curve in filled.curves if curve.values)
     return min(LABEL, max(map(cell_len, labels), default=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """Curves as rows that fit whatever they are shown on: the newest, at the right end, is never cut off."""
+    """Curves as rows that fit the terminal. The newest value, at the right end, is never cut off."""
 
     curves: Sequence[Curve]
     label_width: int

@@ -1,10 +1,10 @@
-"""The crash explorer: kills the worker of a run at every place it can die, and looks how the run ends.
+"""The crash explorer: kills a run's worker at every place where it can die, and checks how the run ends.
 
     exploration = explore("order.yaml", {"order": 7})
     exploration.must_be_right()
 
-Tasks are executed for real, in this process, on virtual time: what they call outside must be faked. What
-they say they do by `fanfold.tasks.effects.effect` is counted. docs/guarantees.md has an example.
+Tasks really run, in this process and on virtual time, so fake the services that they call. The explorer counts the
+effects that they report with `fanfold.tasks.effects.effect`. docs/guarantees.md has an example.
 """
 
 from fanfold.explore.comparison import Wrong

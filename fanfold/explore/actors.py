@@ -1,4 +1,4 @@
-"""Who works on a run on the stage: workers that die and are followed, the sweeper, the function for wide maps."""
+"""The processes of an exploration: workers that die and are replaced, the sweeper, and the function for batches."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.workflow_cache import WorkflowCache
 
 WORKER: Final = "worker"
-"""The kind of process that holds runs."""
+"""The name of processes that hold runs."""
 
 BATCH_SECONDS: Final = 300.0
-"""The time a batch of a map's items has elsewhere: an EXPRESS child's five minutes."""
+"""The timeout of a distributed map's batch: an EXPRESS child's five minutes."""
 
 
 class Actors:
-    """The processes of one course. `allowed` says of an attempt that begins what the record has against it."""
+    """The processes of one try. `allowed` returns why the record does not allow an attempt that begins."""
 
     def __init__(self, play: Scenario, services: Services, door: Door, allowed: Allowed) -> None:
         self._play = play
@@ -43,7 +43,7 @@ class Actors:
         self._processes = 0
 
     async def workers(self) -> None:
-        """A worker at work, and another one whenever it has died."""
+        """Run a worker, and another one whenever it has died."""
         class_name = self._play.workflow.class_name
         while True:
             process = self._process(WORKER)
@@ -64,11 +64,11 @@ class Actors:
             if not process.dead:
                 task.result()
                 raise AssertionError("a worker ended that nobody had told to")
-            # What a dead process kept in memory, the next one does not find.
+            # The next process starts without the memory of the dead one.
             self._play.modules.restore()
 
     async def sweeper(self) -> None:
-        """A pass each minute; its process lives."""
+        """Run a sweeper pass each minute. Its process does not die."""
         process = Process("sweeper", 1, self._services, self._door, counts=False)
         limits = engine_limits(self._play.settings)
         settle = QueueExpiry(process.services, self.workflows(), limits)
@@ -78,7 +78,7 @@ class Actors:
                 await sweep(process.services, limits, now=self._services.clock.now(), expire=settle)
 
     def _at_rest(self) -> bool:
-        """Whether a pass would find nothing: every run waits for a time that is far away, as it may for days."""
+        """Whether a pass would do nothing, because every run waits for a distant time."""
         runs = self._services.runs
         assert isinstance(runs, MemoryRunStore)
         soon = self._services.clock.now() + AHEAD
@@ -88,7 +88,7 @@ class Actors:
         )
 
     async def batch(self, event: Mapping[str, Any]) -> object:
-        """The fan-out function; one that dies has failed, and its caller tries again."""
+        """The function for batches. If it dies, the call has failed, and its caller repeats it."""
         process = self._process("fanout")
         batches = MapBatches(process.services, self.workflows(), self.attempts(process))
         until = self._services.clock.now() + timedelta(seconds=BATCH_SECONDS)
@@ -104,7 +104,7 @@ class Actors:
         return task.result()
 
     def attempts(self, process: Process) -> TaskRunner:
-        """What executes tasks in a process."""
+        """The task execution of a process."""
         tasks = WatchedTasks(self._door.course, process, self._allowed)
         return TaskRunner(self._play.settings, self._services.clock, tasks=tasks)
 
@@ -113,16 +113,16 @@ class Actors:
         return Process(kind, self._processes, self._services, self._door)
 
     def workflows(self) -> WorkflowCache:
-        """What a process that has just begun knows of workflows: nothing."""
+        """The empty workflow cache of a new process."""
         return WorkflowCache(self._services.catalog, self._play.settings.classes)
 
     def runner(self, process: Process) -> MessageHandler:
-        """A runner in a process that is there already."""
+        """A runner in an existing process."""
         return MessageHandler(process.services, self.workflows(), self.attempts(process), worker=process.name)
 
 
 class ActorIsolation(Isolation):
-    """Suspects: here in the worker's own process, which nothing but the explorer kills."""
+    """Runs suspects in the worker's own process, because only the explorer kills processes here."""
 
     def __init__(self, crew: Actors, process: Process) -> None:
         self._crew = crew
@@ -133,4 +133,4 @@ class ActorIsolation(Isolation):
         return await self._crew.runner(self._process).handle(message)
 
     def stop(self) -> None:
-        """There are no children to tell."""
+        """There are no child processes."""

@@ -1,4 +1,4 @@
-"""What a course came to: everything about it that is not as it was in the undisturbed one."""
+"""Compares a try with the undisturbed run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong:
-    """One thing that is not right: a sentence, and the step it is about (None: the run as a whole)."""
+    """One difference: a sentence, and the step that it is about (None: the run as a whole)."""
 
     step: str | None
     what: str
@@ -29,11 +29,11 @@ class Wrong:
 
 
 def judge(course: Trace, undisturbed: Trace, workflow: Workflow, *, outputs: bool) -> Sequence[Wrong]:
-    """All that is wrong with a course; `outputs`: whether outputs must be those of the undisturbed one."""
+    """All errors of a try. `outputs`: whether outputs must be equal to those of the undisturbed run."""
     found = [Wrong(step=None, what=what) for what in course.broken]
     run, model = course.run, undisturbed.run
-    assert run is not None, "a course that was played has its run"
-    assert model is not None, "and so has the undisturbed one"
+    assert run is not None, "a finished try has its run"
+    assert model is not None, "the undisturbed try has its run"
     if course.broken and not run.terminal:
         return found
     found += _journal(run)
@@ -51,7 +51,7 @@ def judge(course: Trace, undisturbed: Trace, workflow: Workflow, *, outputs: boo
 
 
 def unexpected(run: Run, expected: Status) -> Iterator[Wrong]:
-    """What is wrong with the undisturbed run's end: it is not the one that was expected."""
+    """Errors of the undisturbed run: its end is not the expected one."""
     if run.status is not expected:
         yield Wrong(step=None, what=f"the run is {end_of(run)}, though nothing disturbs it; expected was {expected}")
         for name, state in run.steps.items():
@@ -60,7 +60,7 @@ def unexpected(run: Run, expected: Status) -> Iterator[Wrong]:
 
 
 def _journal(run: Run) -> Iterator[Wrong]:
-    """Gap-free, in the order of time, and of the same opinion as the state."""
+    """Check that the journal has no gap, is in order of time, and agrees with the state."""
     if [entry.seq for entry in run.journal] != list(range(1, len(run.journal) + 1)):
         yield Wrong(step=None, what="the journal has a gap")
     if any(a.at > b.at for a, b in zip(run.journal, run.journal[1:], strict=False)):
@@ -77,7 +77,7 @@ def _journal(run: Run) -> Iterator[Wrong]:
 
 
 def _interrupted(course: Trace, run: Run, workflow: Workflow) -> Iterator[Wrong]:
-    """The worker died during a step that is begun at most once: it has failed, and so has its run where it says so."""
+    """Check a step that begins at most once and whose worker died: it has failed, like a run without `continue`."""
     for name, begun in course.cut_off.items():
         state = run.steps.get(name)
         if state is None or state.status is not StepStatus.FAILED or state.error is None:
@@ -112,14 +112,14 @@ def _different(run: Run, model: Run, workflow: Workflow, *, outputs: bool) -> It
 
 
 def content(value: Value) -> Json:
-    """What is compared of a value: one that lies elsewhere lies under another key after another attempt."""
+    """The comparable part of a value; the S3 key of a large value depends on the attempt."""
     if isinstance(value, BlobRef):
         return {"bytes": value.bytes, "sha256": value.sha256}
     return value
 
 
 def _effects(course: Trace, undisturbed: Trace, *, interrupted: bool) -> Iterator[Wrong]:
-    """What the world has felt of it: a repetition under the same key is none."""
+    """The effects of a try; a repetition with the same key does not count."""
     seen, wanted = _by_place(course.effects), _by_place(undisturbed.effects)
     for place in dict.fromkeys([*wanted, *seen]):
         name, step, index = place
@@ -149,7 +149,7 @@ def _times(number: int) -> str:
 
 
 def end_of(run: Run) -> str:
-    """How a run ended: its status, and its reason where it has one."""
+    """The end of a run: its status, and its reason if it has one."""
     return str(run.status) if run.reason is None else f"{run.status} ({run.reason})"
 
 

@@ -1,4 +1,4 @@
-"""Every place at which a worker can die, tried one at a time, or two at a time."""
+"""Tries every place at which a worker can die, one at a time or in pairs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fanfold.testing.virtual_time import run as on_virtual_time
 from fanfold.text.document_text import MalformedText, from_text
 
 DEADLY: Final = frozenset({"chaos.crash"})
-"""Tasks that kill the process they run in, which here is the explorer's own."""
+"""Tasks that kill their process, which here is the explorer's own."""
 
 Check = Callable[[Run, Sequence[Effect]], None]
-"""An author's own opinion of a run that has ended and its effects: raises AssertionError where it is not right."""
+"""A user's check of an ended run and its effects; raises AssertionError."""
 
 
 class WrongEnds(AssertionError):
-    """A run did not end right after some crash; the message tells of each."""
+    """Some tries ended wrong; the message lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """What all tries came to. `end` (status and reason) and `calls` are those of the undisturbed run.
+    """The result of all tries. `end` (status and reason) and `calls` are those of the undisturbed run.
 
-    `notes` say what was not looked at, and why.
+    `notes` say what was not compared, and why.
     """
 
     workflow: str
@@ -65,7 +65,7 @@ class Exploration:
         return tuple(point for point in self.points if point.wrong)
 
     def must_be_right(self) -> None:
-        """Raises `WrongEnds`, naming call, step and fault, unless every try ended right."""
+        """Raises `WrongEnds`, naming call, step and error, unless every try ended right."""
         __tracebackhide__ = True  # pytest shows the author's line, not this one
         if self.wrong:
             lines = [f"{len(self.wrong)} of {len(self.points)} tries of {self.workflow!r} end wrong; the worker dies"]
@@ -86,7 +86,7 @@ def explore(
     settings: Settings | None = None,
     progress: Callable[[int, int, Point], None] | None = None,
 ) -> Exploration:
-    """Kill the worker of a run before and after each of its calls to a service, and look how the run ends.
+    """Kill the worker of a run before and after each of its calls to a service, and check how the run ends.
 
     `workflow` is a document, or the path of one. `signals` are the payloads of the signals its waits
     get, by name. `ends` is how the run has to end undisturbed; where it ends otherwise, that alone is told.
@@ -116,7 +116,7 @@ def explore(
 
 
 class _Explorer:
-    """Tries crashes of one play against its undisturbed course."""
+    """Tries crashes of a scenario and compares them with the undisturbed run."""
 
     def __init__(self, play: Scenario, undisturbed: Trace, *, outputs: bool, check: Check | None) -> None:
         self._play = play
@@ -128,7 +128,7 @@ class _Explorer:
         )
 
     def tries(self, *, pairs: bool) -> Iterator[tuple[Point, int]]:
-        """Every try, and how many there are, as far as is known by then."""
+        """Every try, and the number of tries as far as it is known."""
         total = 2 * len(self._undisturbed.sites)
         for first in _crashes(self._undisturbed, after=0):
             course = _perform(self._play, (first,))
@@ -147,7 +147,7 @@ class _Explorer:
             try:
                 self._check(course.run, tuple(course.effects))
             except AssertionError as error:
-                # The lines after the first are pytest's, and about its assertion.
+                # Pytest adds further lines about its assertion.
                 says = (str(error) or "it is not right").splitlines()[0]
                 wrong.append(Wrong(step=None, what=f"the check says: {says}"))
         where = tuple(f"{moment} {site.process}'s call {site.number}, {site}" for moment, site in course.struck)
@@ -155,7 +155,7 @@ class _Explorer:
 
 
 def _crashes(course: Trace, *, after: int) -> Iterator[Crash]:
-    """Both moments of each call that came after that one. One without an answer (a last poll) has no after."""
+    """Both moments of each later call. A call without an answer (a last poll) has no after."""
     for site in course.sites[after:]:
         yield Crash(site.number, Moment.BEFORE)
         if site.ended:
@@ -175,7 +175,7 @@ def _perform(play: Scenario, crashes: Sequence[Crash]) -> Trace:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Workers log, and tasks may print: a thousand times the same."""
+    """Silence workers' logs and tasks' prints, which would repeat a thousand times."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""A deployment's services in memory, for as long as one run is played."""
+"""A deployment's services in memory, for one try."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from fanfold.service.settings import Settings
 from fanfold.service.wiring import Services
 
 SHORT_POLL_SECONDS: Final = 1
-"""Who waits no longer than this has something else to do."""
+"""Polls up to this length are real waits: their caller has other work."""
 
 FOREVER_SECONDS: Final = 366 * 86_400.0
-"""Longer than any run."""
+"""Seconds; longer than any run."""
 
 
-class PatientQueue(MemoryQueue):
-    """Queues whose long polls wait until there is something: days of polls that bring nothing are one call."""
+class EndlessPollQueue(MemoryQueue):
+    """Queues whose long polls wait for a message, so that days without messages are one call."""
 
     async def receive(
         self, queue: QueueName, *, limit: int, wait_seconds: int, visibility_seconds: int
@@ -56,9 +56,9 @@ def memory_services(
 ) -> tuple[Services, MemoryFanOut]:
     """Empty services, and the fan-out among them, which still lacks its function.
 
-    Every record makes the round trip it makes in the real table. Without a `queue` there is a patient one.
+    Every record makes the round trip it makes in the real table. The default `queue` is an `EndlessPollQueue`.
     """
-    queue, blobs = queue or PatientQueue(clock), MemoryBlobs()
+    queue, blobs = queue or EndlessPollQueue(clock), MemoryBlobs()
     fan_out = MemoryFanOut(blobs, queue)
     wired = Services(
         settings=settings,

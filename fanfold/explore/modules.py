@@ -1,4 +1,4 @@
-"""The memory of a process: what task modules keep in variables is gone with it, and must be gone here too."""
+"""Resets the module-level variables of task modules, because a process loses its memory when it dies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, list, dict, set, bytearray)
-"""Types of values that can be put back by a copy."""
+"""Types of values that a copy can restore."""
 
 
 class ModuleState:
-    """The variables of the modules that these functions live in, as they are now.
+    """The current variables of these functions' modules.
 
     What is put back: numbers, texts, and lists, dicts and sets of such at the top of a module, what was
     not there yet, and what `functools.cache` remembers. Lists, dicts and sets keep their identity, so that
@@ -26,7 +26,7 @@ class ModuleState:
         ]
 
     def restore(self) -> None:
-        """Make them what they were."""
+        """Restore the variables."""
         for space, names, kept in self._spaces:
             for name in [name for name in space if name not in names]:
                 del space[name]
@@ -39,7 +39,7 @@ class ModuleState:
 
 
 def _plain(value: object) -> bool:
-    """Whether a copy is as good as the value: no object of a class of its own is in it."""
+    """Whether the value contains only plain types, so that a copy restores it."""
     match value:
         case dict():
             return type(value) is dict and all(_plain(key) and _plain(item) for key, item in value.items())

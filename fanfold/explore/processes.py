@@ -1,4 +1,4 @@
-"""Processes that die when they are told to: every call they make to a service passes a door that counts it."""
+"""Processes that die at a given call. Every call to a service is counted."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fanfold.service.wiring import Services
 from fanfold.testing.virtual_time import PROCESS, SeededIds, loop
 
 LATENCY_SECONDS: Final = 0.004
-"""What a call to a service takes before it is carried out: others get their turn meanwhile."""
+"""The duration of a call to a service, so that other processes run meanwhile."""
 
 PORTS: Final = ("runs", "queue", "slots", "blobs", "catalog", "map_records", "fan_out")
 
 
 class Door:
-    """Counts the calls of a course, and kills whoever makes those that its crashes name.
+    """Counts the calls of a try, and kills the process at the calls of its crashes.
 
     `changed` is set at each write of a run; `told` is the newest journal entry written so far.
     """
@@ -34,7 +34,7 @@ class Door:
         self._crashes = {crash.number: crash for crash in course.crashes}
 
     def enter(self, process: Process, call: str, about: str, steps: tuple[str, ...]) -> Site | None:
-        """A call begins; raises CancelledError where it is its process's last. None: it does not count."""
+        """Begin a call; raises CancelledError if the process dies before it. None: the call does not count."""
         process.must_live()
         if not self.open or not process.counts:
             return None
@@ -44,7 +44,7 @@ class Door:
         return site
 
     def leave(self, process: Process, site: Site | None) -> None:
-        """The call is done; raises CancelledError where nobody hears of it."""
+        """End a call; raises CancelledError if the process dies after it."""
         if site is not None:
             site.ended = True
             self._strike(process, site, Moment.AFTER)
@@ -74,22 +74,22 @@ class Process:
         self.services: Services = replace(services, ids=SeededIds(name), **ports)  # type: ignore[arg-type]  # each port stands for the one of its name
 
     def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do something in this process."""
+        """Run a coroutine in this process."""
         return self._context.run(asyncio.get_running_loop().create_task, coroutine)
 
     def kill(self) -> None:
-        """It is gone at this moment: nothing it would still do is done."""
+        """Kill the process: it does nothing more."""
         self.dead = True
         for task in sorted(loop().tasks_of(self.name), key=hash):
             task.cancel()
 
     def must_live(self) -> None:
-        """A dead process gets no further."""
+        """Stop a coroutine of a dead process."""
         if self.dead:
             raise asyncio.CancelledError
 
     def affect(self, effect: Effect) -> None:
-        """An effect on the world; like a call to a service it can be the last thing the process does."""
+        """Record an effect. The process may die before or after it, as with a call to a service."""
         key = "no key" if effect.key is None else "with a key"
         site = self._door.enter(self, f"effect {effect.name}", f"{effect.step}, {key}", (effect.step,))
         self._door.course.effects.append(effect)
@@ -135,7 +135,7 @@ async def _carried_out(
     name: str, method: str, inner: Callable[..., Awaitable[Any]], args: Sequence[Any], given: dict[str, Any]
 ) -> Any:
     if (name, method) == ("fan_out", "start"):
-        # What goes on elsewhere belongs to no process here, and outlives the one that started it.
+        # Executions of distributed maps belong to no process, and outlive the one that started them.
         token = PROCESS.set("")
         try:
             return await inner(*args, **given)
@@ -145,7 +145,7 @@ async def _carried_out(
 
 
 def _about(name: str, method: str, args: Sequence[Any], told: int) -> tuple[str, tuple[str, ...]]:
-    """What a call is about, for people, and which steps it concerns."""
+    """A description of a call, and the steps that it concerns."""
     match name, method:
         case "runs", "put":
             return _news(args[0], told)
@@ -162,7 +162,7 @@ def _about(name: str, method: str, args: Sequence[Any], told: int) -> tuple[str,
 
 
 def _news(run: Run, told: int) -> tuple[str, tuple[str, ...]]:
-    """The journal entries a put brings: those after the last one that is told of already."""
+    """The new journal entries of a put."""
     entries = [entry for entry in run.journal if entry.seq > told]
     words = [f"{entry.type} {entry.step}" if entry.step else str(entry.type) for entry in entries]
     steps = dict.fromkeys(entry.step for entry in entries if entry.step is not None)

@@ -1,4 +1,4 @@
-"""What is explored: a run that is yet to be played."""
+"""What is explored: a run with its inputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One run on a stage: a deployment in memory on virtual time, a worker that dies as told, and the next one.
+"""One try: a deployment in memory on virtual time, a worker that dies at a given call, and the next worker.
 
-The API's submit, the sweeper and the state machine of wide maps are there and do not die; a worker
-that died is followed by a fresh one at once. What a process kept in memory is gone with it.
+The API's submit, the sweeper and the state machine of distributed maps do not die. A new worker replaces a dead one at
+once, without its memory.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from fanfold.testing.virtual_time import SeededIds, VirtualClock, loop
 
 TENANT: Final = "explorer"
 GRACE: Final = timedelta(minutes=15)
-"""How long after its deadline a run is waited for: a lease, a sweep, a delivery, and room."""
+"""How long after its deadline a run may end: a lease, a sweep, a delivery, and a reserve."""
 
 QUIET_SECONDS: Final = 150.0
-"""How long after a run's end its last messages may take to be gone, and again so long for each death: two leases."""
+"""How long messages may remain after a run's end, once for each death and once more: two leases."""
 
 MOST_TURNS: Final = 200_000
-"""Turns of the loop without a millisecond's passing, after which somebody spins: every call to a service takes some."""
+"""Loop turns without passing time after which a task spins: every call to a service takes time."""
 
 
 class Simulation:
-    """Where one course of a play takes place. Made and used inside one virtual loop."""
+    """The deployment of one try. Created and used inside one virtual loop."""
 
     def __init__(self, play: Scenario, crashes: Sequence[Crash]) -> None:
         self._play = play
@@ -54,7 +54,7 @@ class Simulation:
         self._signalled: set[str] = set()
 
     async def perform(self) -> Trace:
-        """Play it to the run's end, and until the last message is gone."""
+        """Run until the run has ended and its last message is gone."""
         loop().most_turns_at_once = MOST_TURNS
         self._play.modules.restore()
         run = await self._accepted()
@@ -106,7 +106,7 @@ class Simulation:
             await self._changed.wait()
 
     async def _quiet(self) -> None:
-        """Wait until the class's queues are empty, or until it is plain that they will not be."""
+        """Wait until the class's queues are empty, or until it is clear that they stay non-empty."""
         clock = self._services.clock
         until = clock.monotonic() + QUIET_SECONDS * (1 + len(self.course.crashes))
         while clock.monotonic() < until:
@@ -114,7 +114,7 @@ class Simulation:
             if not any(depth.visible + depth.in_flight + depth.delayed for depth in depths):
                 return
             await clock.sleep(1)
-        # A wake may be far away, and does no harm when it comes; one that is in hand for so long does.
+        # A delayed wake is harmless. A message that is in flight for so long is not.
         if any(depth.visible + depth.in_flight for depth in depths):
             self.course.broken.append("a message of the ended run was not taken off its queue")
 
@@ -124,7 +124,7 @@ class Simulation:
         return [QueueName(class_name=class_name, role=role) for role in roles]
 
     async def _signal(self, run: Run) -> None:
-        """Send what an open wait waits for, once."""
+        """Send the signal of an open wait, once."""
         for name, state in run.steps.items():
             signal = signal_of(self._play.workflow.steps[name])
             if (
@@ -140,7 +140,7 @@ class Simulation:
     # --- what is watched ------------------------------------------------------------------------
 
     def _died(self, process: Process) -> None:
-        """Remember which steps a dead worker had begun that may not be begun again."""
+        """Remember the steps that a dead worker had begun and that may begin only once."""
         if process.kind != WORKER:
             return
         for name, state in self._row().steps.items():
@@ -150,7 +150,7 @@ class Simulation:
                 self.course.cut_off.setdefault(name, len(self.course.executions))
 
     def _allowed(self, ctx: Context) -> str | None:
-        """Whether the record calls this attempt begun, and not ended."""
+        """Whether the record has this attempt as begun and not ended."""
         run, workflow = self._row(), self._play.workflow
         state = run.steps.get(ctx.step)
         sealed = run.sealed.status(workflow.position(ctx.step))

@@ -1,4 +1,4 @@
-"""Tasks under exploration: found by name as ever, executed on the loop, and watched."""
+"""Finds tasks by name, runs them on the loop, and watches them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fanfold.tasks.effects import RECORDER
 from fanfold.tasks.registry import TaskDef, find
 
 Allowed = Callable[[Context], str | None]
-"""Why the record does not allow the attempt that begins now; None: it does."""
+"""Returns why the record does not allow an attempt; None: it does."""
 
 
 class WatchedTasks:
-    """A `Find` for one process. A plain function is called on the loop too: threads can't be waited for there."""
+    """A `Find` for one process. Plain functions also run on the loop, because virtual time can't wait for threads."""
 
     def __init__(self, course: Trace, process: Process, allowed: Allowed) -> None:
         self._course = course

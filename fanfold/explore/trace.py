@@ -1,4 +1,4 @@
-"""The course of one run under exploration: every call that was made, every attempt, every effect."""
+"""The trace of one try: every call, every attempt, every effect."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Moment(StrEnum):
     """When a process dies, relative to a call."""
 
     BEFORE = "before"  # the call is not made
-    AFTER = "after"  # the call is done, its answer never heard
+    AFTER = "after"  # the call is done, its answer is lost
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process that makes the course's call of this number dies, before or after it."""
+    """The process that makes the call of this number dies before or after it."""
 
     number: int
     moment: Moment
@@ -26,9 +26,9 @@ class Crash:
 
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """One call to a service, or one effect: `port.method`, and what it was about, for people.
+    """One call to a service, or one effect: `port.method`, and a description for people.
 
-    `steps` are those it concerns, where that is known; `ended` says whether it came to its end.
+    `steps` are the steps that it concerns, if known. `ended`: whether the call was completed.
     """
 
     number: int
@@ -44,9 +44,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """Something a task did to the world; `key` is the idempotency key it gave, if it gave one.
+    """An effect of a task. `key` is its idempotency key, if it has one.
 
-    `index` is the item's, where the step is a map; `process` is the worker it was done in.
+    `index` is the item's in a map. `process` is the worker.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """An attempt that was really begun; `complaint` says why the record did not allow it, if it did not."""
+    """An attempt that really began. `complaint`: why the record did not allow it, if it did not."""
 
     step: str
     index: int | None

@@ -1,4 +1,4 @@
-"""Why an AWS account could not be asked, in the same sentence whichever command asked."""
+"""Error messages about AWS access, the same for all commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fanfold.local.local_stack import LocalError
 
 
 def unasked(error: BotoCoreError, *, status: int = 4) -> LocalError:
-    """What boto3 could not send, or got no answer to, as one sentence that says what to set."""
+    """One sentence about a boto3 error, with the variable to set."""
     match error:
         case NoCredentialsError():
             said = "There are no AWS credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID"

@@ -1,4 +1,4 @@
-"""The CDK app deployed into an emulator by CDK's own command line, and the stack that its outputs tell of."""
+"""Deploys the CDK app into an emulator with CDK's command line, and reads the stack's outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fanfold.local import emulator, local_stack, toolchain
 from fanfold.local.local_stack import LocalError, LocalStack
 
 ACCOUNT = "000000000000"
-"""The account in which emulators put what their dummy credentials make."""
+"""The account id of emulators for dummy credentials."""
 
 STACK = "fanfold-local"
 
@@ -25,12 +25,12 @@ LEDGER = "ledger.jsonl"
 """In the state folder: the file that `chaos.effect` appends to."""
 
 Report = Callable[[str], None]
-"""Takes one line about what was just done."""
+"""Receives one line about a finished action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `fanfold up` was asked for; None leaves it to the default, or to what is up already.
+    """The options of `fanfold up`. None means the default, or the value of the running stack.
 
     `project` is the folder of the CDK app.
     """
@@ -46,7 +46,7 @@ class Options:
 
 @contextmanager
 def timed(report: Report, what: str) -> Iterator[Report]:
-    """Reports what was done with what came of it and how long it took."""
+    """Report an action, its result and its duration."""
     begin = time.monotonic()
     outcome: list[str] = []
     yield outcome.append
@@ -54,7 +54,7 @@ def timed(report: Report, what: str) -> Iterator[Report]:
 
 
 def deployed(options: Options, *, endpoint: str, state: Path, environ: Mapping[str, str], report: Report) -> LocalStack:
-    """The stack as it is once the app has been deployed to the emulator at `endpoint`; it has no token yet.
+    """Deploy the app to the emulator at `endpoint`. The returned stack has no token yet.
 
     Raises `LocalError` naming the log when CDK fails.
     """
@@ -71,7 +71,7 @@ def deployed(options: Options, *, endpoint: str, state: Path, environ: Mapping[s
             log=log,
             seconds=toolchain.CDK_SECONDS,
             failure="`cdk bootstrap` failed",
-            folder=state,  # where no cdk.json makes it synthesise the app first
+            folder=state,  # without a cdk.json, so that it does not synthesise the app again
         )
     app = app_arguments(options, endpoint=endpoint, state=state)
     with timed(report, "cdk deploy") as said:
@@ -89,7 +89,7 @@ def deployed(options: Options, *, endpoint: str, state: Path, environ: Mapping[s
 
 
 def app_arguments(options: Options, *, endpoint: str, state: Path) -> list[str]:
-    """What tells the CDK command line which app to synthesise, with which context, to where."""
+    """The environment that tells the CDK command line app, context and output folder."""
     settings = dict(options.settings or {})
     if options.max_queue_depth is not None:
         settings["max_queue_depth"] = options.max_queue_depth
@@ -99,16 +99,16 @@ def app_arguments(options: Options, *, endpoint: str, state: Path) -> list[str]:
     if options.workers == "none":
         context["mappings"] = "false"
     if not emulator.runs_functions_here(endpoint):
-        # Containers have none of our dependencies, and are best of the machine's own kind.
+        # Containers need the dependency layer, and run fastest on this machine's architecture.
         context["layer"] = "true"
         context["architecture"] = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
-    # The synth must use this environment's Python, wherever cdk.json believes that to be.
+    # The synth must use this environment's Python, whatever cdk.json says.
     app = ["--app", f'"{sys.executable}" app.py', "--output", str(state / "cdk.out")]
     return app + [word for name, value in context.items() for word in ("-c", f"{name}={value}")]
 
 
 def cdk_environment(environ: Mapping[str, str], endpoint: str) -> dict[str, str]:
-    """The environment in which the CDK command line deploys to an emulator, and nowhere else."""
+    """The environment with which the CDK command line deploys to an emulator and nowhere else."""
     own = {name: value for name, value in environ.items() if not name.startswith(("AWS_", "FANFOLD_"))}
     return {
         **own,
@@ -124,9 +124,9 @@ def cdk_environment(environ: Mapping[str, str], endpoint: str) -> dict[str, str]
 
 
 def _described(facts: Mapping[str, str], *, endpoint: str, ledger: Path, options: Options) -> LocalStack:
-    """The stack as its CloudFormation outputs tell of it."""
+    """The stack by its CloudFormation outputs."""
     env = json.loads(facts["Settings"])
-    from fanfold.service.settings import Settings  # which the client alone does without
+    from fanfold.service.settings import Settings  # not installed with the client alone
 
     classes = Settings.from_env(env).classes
     return LocalStack(
@@ -147,9 +147,9 @@ def _described(facts: Mapping[str, str], *, endpoint: str, ledger: Path, options
 
 
 def local_api_url(stated: str, endpoint: str) -> str:
-    """Where an emulator serves an API: the host name that CloudFormation states resolves nowhere.
+    """The address of an API in an emulator, because the host name in the output resolves nowhere.
 
-    A REST API's address has its stage in it, an HTTP API's none.
+    A REST API's address contains its stage, an HTTP API's does not.
     """
     found = re.match(r"https?://([a-z0-9]+)\.execute-api\.[^/]+/(\w*)", stated)
     if found is None:
@@ -157,5 +157,5 @@ def local_api_url(stated: str, endpoint: str) -> str:
     api_id, stage = found.groups()
     if stage:
         return f"{endpoint}/restapis/{api_id}/{stage}/_user_request_"
-    # As `$default` a shell would take it for a variable of its own.
+    # A shell would expand `$default` as a variable.
     return f"{endpoint}/_aws/execute-api/{api_id}/%24default"

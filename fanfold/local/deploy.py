@@ -1,4 +1,4 @@
-"""`fanfold up` and `fanfold down`: the CDK app deployed into an emulator, ready to take runs."""
+"""`fanfold up` and `fanfold down`: deploys the CDK app into an emulator, and stops it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from fanfold.local.cdk_app import Options, Report, deployed, timed
 from fanfold.local.local_stack import LocalError, LocalStack
 
 DEFAULT_PORT = 4566
-"""The port that LocalStack and everything that speaks its protocol share."""
+"""LocalStack's port, which compatible emulators share."""
 
 TENANT = "local"
-"""Whose token `up` makes."""
+"""The tenant of `up`'s token."""
 
 
 def up(options: Options, *, state: Path, environ: Mapping[str, str], report: Report) -> LocalStack:
     """Bring the local stack up, or up to date, and write `local.json`. Safe to repeat.
 
-    Raises `LocalError` with one sentence; what this call had started is then stopped again.
+    Raises `LocalError` with one sentence, after it has stopped what it started.
     """
     local_stack.make(state)
-    with local_stack.serving(state):  # nobody serves it from a file meanwhile
+    with local_stack.serving(state):  # no other process may serve it from a file
         return _up(options, state=state, environ=environ, report=report)
 
 
@@ -50,7 +50,7 @@ def _up(options: Options, *, state: Path, environ: Mapping[str, str], report: Re
         emulator.check_version()
         emulator.check_port(port)
         _stop_bridge(local_stack.read(state), state)
-        local_stack.remove(state)  # what it told of is gone
+        local_stack.remove(state)  # that stack is gone
         emf_forwarder.forget(state)
     log = state / "deploy.log"
     log.write_bytes(b"")
@@ -83,7 +83,7 @@ def _up(options: Options, *, state: Path, environ: Mapping[str, str], report: Re
 
 
 def _unfinished(error: Exception, endpoint: str) -> LocalError:
-    """What is told of a failure that leaves a deployed stack in an emulator that was there before."""
+    """The message about a failure that leaves a stack in a foreign emulator."""
     said = str(error) or type(error).__name__
     return LocalError(
         f"{said.rstrip('.')}. What was deployed stays in the emulator at {endpoint}, unfinished:"
@@ -95,7 +95,7 @@ def _unfinished(error: Exception, endpoint: str) -> LocalError:
 def _with_bridge(
     stack: LocalStack, previous: LocalStack | None, *, state: Path, environ: Mapping[str, str]
 ) -> LocalStack:
-    """Write the stack down, and have its metrics fed into its CloudWatch: by the process that does already, if any."""
+    """Save the stack, and start the process that puts its metrics into CloudWatch unless it runs."""
     if previous is not None and previous.bridge_pid is not None:
         if previous.endpoint == stack.endpoint and emf_forwarder.is_ours(previous.bridge_pid, state):
             stack = replace(stack, bridge_pid=previous.bridge_pid)
@@ -114,12 +114,12 @@ def _stop_bridge(stack: LocalStack | None, state: Path) -> None:
 
 
 def down(*, state: Path) -> bool:
-    """Stop what `up` started and forget it; says whether there was anything. Raises `LocalError`: see `check_own`."""
+    """Stop what `up` started and forget it. Returns whether anything ran. Raises `LocalError`, see `check_own`."""
     local_stack.check_own(state)
     try:
         stack = local_stack.read(state)
     except LocalError:
-        stack = None  # a file nobody can read names no process to stop
+        stack = None  # an unreadable file names no process to stop
     there = (state / local_stack.FILE).exists()
     _stop_bridge(stack, state)
     if stack is not None and stack.pid is not None and stack.port is not None:
@@ -129,7 +129,7 @@ def down(*, state: Path) -> bool:
 
 
 def running(state: Path) -> LocalStack | None:
-    """The stack of this state folder whose own emulator still runs; one that died is forgotten."""
+    """The stack of this state folder if its own emulator still runs. A dead one is forgotten."""
     stack = local_stack.read(state)
     if stack is None or stack.pid is None or stack.port is None:
         return None
@@ -145,7 +145,7 @@ def elsewhere(state: Path) -> LocalStack | None:
 
 
 def _complete(stack: LocalStack) -> None:
-    """What emulators lose of the template is set by hand. Raises `LocalError` where one does not let it be set."""
+    """Set what emulators lose of the template. Raises `LocalError` if an emulator refuses."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     from fanfold.doctor.emulated import complete  # with boto3, which no other command needs
@@ -157,13 +157,13 @@ def _complete(stack: LocalStack) -> None:
 
 
 def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
-    """The stack with a token of all scopes: the one it had, as long as that still works."""
+    """The stack with a token of all scopes: its previous one if that still works."""
     if previous is not None and previous.api_url == stack.api_url and previous.token:
-        # If the old one does not work any more, whatever the reason, a new one is made below.
+        # If the old token does not work for any reason, a new one is created below.
         with Client(previous.api_url, previous.token, retry_for_seconds=10) as client, contextlib.suppress(ApiError):
             client.queues()
             return replace(stack, token=previous.token)
-    environ = stack.environment({})  # nothing of the caller's: this is the stack just deployed
+    environ = stack.environment({})  # without the caller's variables: the stack was just deployed
     made, _ = tokens.create(
         environ,
         tenant=TENANT,
@@ -176,7 +176,7 @@ def _with_token(stack: LocalStack, previous: LocalStack | None) -> LocalStack:
 
 
 def _apply(stack: LocalStack, folder: Path) -> list[str]:
-    """Register every workflow of the project; gives their names. Raises `LocalError` naming a bad one."""
+    """Register every workflow of the project; returns their names. Raises `LocalError` naming an invalid one."""
     names = []
     # The first call of a fresh function takes seconds on an emulator.
     with Client(stack.api_url, stack.token, retry_for_seconds=60) as client:
@@ -202,5 +202,5 @@ def _project(folder: Path) -> project.Project:
 
 
 def as_json(stack: LocalStack) -> str:
-    """What `--json` prints: the content of `local.json`."""
+    """The content of `local.json`, which `--json` prints."""
     return json.dumps(asdict(stack), indent=2)

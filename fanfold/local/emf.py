@@ -1,6 +1,6 @@
-"""Embedded metrics: what a log line in CloudWatch's embedded metric format says, as data for PutMetricData.
+"""Converts log lines in CloudWatch's embedded metric format into data for PutMetricData.
 
-CloudWatch reads such lines out of logs by itself; emulators don't. The format is in the CloudWatch user guide,
+CloudWatch reads such lines from logs itself; emulators don't. The format is in the CloudWatch user guide,
 "Specification: Embedded metric format".
 """
 
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 MARK = "CloudWatchMetrics"
-"""What every such line contains."""
+"""A text that every such line contains."""
 
 PUT_DATA = 500
 """Metrics in one PutMetricData; CloudWatch takes 1,000, and 1 MB."""
@@ -23,7 +23,7 @@ PUT_DATA = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datum:
-    """The values one line gives to one metric under one set of dimensions; `at_ms` is their time since 1970."""
+    """A line's values of one metric with one set of dimensions. `at_ms` is their time since 1970."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class Datum:
 
 
 def read(line: str) -> Sequence[Datum]:
-    """What a log line says; nothing when it is no embedded metrics, or names members that it does not have."""
+    """The metrics of a log line; none if the line has no embedded metrics or lacks a member that it names."""
     if MARK not in line:
         return ()
     try:
@@ -44,7 +44,7 @@ def read(line: str) -> Sequence[Datum]:
         datetime.fromtimestamp(at_ms / 1000, UTC)
         return tuple(datum for directive in facts[MARK] for datum in _directed(directive, entry, at_ms))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError, RecursionError):
-        return ()  # a line that only looks like it: CloudWatch, too, passes over it
+        return ()  # CloudWatch also ignores malformed lines
 
 
 def _directed(directive: Mapping[str, Any], entry: Mapping[str, Any], at_ms: int) -> Iterator[Datum]:
@@ -69,13 +69,13 @@ def _directed(directive: Mapping[str, Any], entry: Mapping[str, Any], at_ms: int
 
 
 def _is_whole(datum: Datum) -> bool:
-    """Whether CloudWatch would take it: nothing empty, and numbers that are some."""
+    """Whether CloudWatch would accept it: nothing empty, and finite numbers."""
     words = (datum.namespace, datum.name, *(word for pair in datum.dimensions for word in pair))
     return bool(datum.values) and all(words) and all(map(math.isfinite, datum.values))
 
 
 def requests(data: Iterable[Datum]) -> Iterator[dict[str, Any]]:
-    """The arguments of the PutMetricData calls that put these data, each call as many as it takes."""
+    """The arguments of the PutMetricData calls for these data, each with as many as a call takes."""
     by_namespace: dict[str, list[dict[str, Any]]] = {}
     for datum in data:
         by_namespace.setdefault(datum.namespace, []).append(_metric_datum(datum))

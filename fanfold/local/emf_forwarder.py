@@ -1,8 +1,8 @@
-"""The bridge: embedded metrics out of a local stack's logs, into its CloudWatch. An emulator does not do that itself.
+"""The bridge: puts embedded metrics from a local stack's logs into its CloudWatch, because emulators don't.
 
-It reads the functions' log groups and the files of local worker processes (`tee.py`), each line once. Run as a
-module it is the process that `fanfold up` starts and `fanfold down` stops; its command line names the state folder,
-so that a recorded pid that meanwhile belongs to somebody else is never mistaken for it.
+It reads the functions' log groups and the files of local worker processes (`metrics_tee.py`), each line once. `fanfold
+up` starts this module as a process, and `fanfold down` stops it. Its command line names the state folder, so that a
+reused pid is never mistaken for it.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
 
 FILE = "bridge.json"
-"""In the state folder: what has been read so far."""
+"""In the state folder: the positions up to which logs were read."""
 
 PERIOD_SECONDS = 3.0
-"""How often it looks."""
+"""Seconds between two rounds."""
 
 OVERLAP_MS = 10_000
-"""Lines may appear in a log this much after their time; so far back it looks again, knowing what it has seen."""
+"""A line may appear in a log this long after its time, so each round reads that much again and skips known lines."""
 
 PAGE = 10_000
 """Lines in one answer, at most. The emulator gives no token for the next page."""
 
 ORPHANED_SECONDS = 60.0
-"""It ends by itself when the emulator has been gone for so long (a restart takes a few seconds)."""
+"""The bridge ends when the emulator has been gone for so long (a restart takes a few seconds)."""
 
 STOP_SECONDS = 5.0
 
 
 class Bridge:
-    """Feeds metrics from a stack's logs; what was read is remembered in the state folder before it is put.
+    """Puts metrics from a stack's logs. It saves its position in the state folder before each put.
 
-    So a bridge that dies between the two loses that round's metrics and never counts them twice.
+    So a bridge that dies in between loses one round's metrics and never counts them twice.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Bridge:
         self._unput: list[dict[str, Any]] = []
 
     def feed(self, log_groups: Sequence[str]) -> int:
-        """Read what is new and put it; gives how many data that were. boto3's errors fly; the next call goes on.
+        """Read new lines and put their metrics; returns the number of data. Raises boto3's errors.
 
-        What CloudWatch will never take, a task's own strange metrics say, is told and given up.
+        Metrics that CloudWatch refuses for good, such as a task's malformed ones, are reported and dropped.
         """
         from botocore.exceptions import ClientError, ParamValidationError
 
@@ -120,12 +120,12 @@ class Bridge:
         self._groups[group] = {key: at for key, at in found.items() if at >= stop_before}
 
     def _stop_before(self, seen: Mapping[str, int]) -> int:
-        """From when on lines may still come. A line of the future, from a clock that was ahead, moves it no further."""
+        """The time from which on new lines may appear. A line with a future time does not advance it."""
         newest = min(max(seen.values(), default=0), int(self._clock() * 1_000))
         return max(0, newest - OVERLAP_MS)
 
     def _events(self, group: str, start_ms: int) -> Iterator[tuple[Mapping[str, Any], str]]:
-        """Events from a time on, oldest first, each with a key that is its own."""
+        """Events from a time on, oldest first, each with a unique key."""
         twins: Counter[str] = Counter()
         more: dict[str, Any] = {"startTime": start_ms}
         while True:
@@ -150,17 +150,17 @@ class Bridge:
         for path in sorted((self._state / metrics_tee.FOLDER).glob("*.jsonl")):
             with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self._offsets.get(path.name, 0):
-                    self._offsets[path.name] = 0  # it began anew
+                    self._offsets[path.name] = 0  # the file was truncated
                 file.seek(self._offsets.get(path.name, 0))
                 for line in file:
                     if not line.endswith(b"\n"):
-                        break  # somebody is just writing it
+                        break  # an incomplete line
                     self._offsets[path.name] = self._offsets.get(path.name, 0) + len(line)
                     yield line.decode("utf-8", errors="replace")
 
 
 def _may_be_taken_later(error: Exception) -> bool:
-    """Whether the same request may succeed: what AWS refuses for load, or a service that is just starting, does."""
+    """Whether the same request may succeed later: after throttling, or when a service is starting."""
     response = getattr(error, "response", None)
     if response is None:
         return False  # botocore itself would not send it
@@ -169,13 +169,13 @@ def _may_be_taken_later(error: Exception) -> bool:
 
 
 def forget(state: Path) -> None:
-    """Start from nothing: the logs that were read are those of an emulator that is gone."""
+    """Forget all positions: they belong to the logs of an emulator that is gone."""
     (state / FILE).unlink(missing_ok=True)
     shutil.rmtree(state / metrics_tee.FOLDER, ignore_errors=True)
 
 
 def start(state: Path, environ: Mapping[str, str]) -> int:
-    """Start the bridge of the stack that `local.json` tells of, detached; gives its pid. It logs to `bridge.log`."""
+    """Start the bridge of the stack in `local.json`, detached; returns its pid. It logs to `bridge.log`."""
     own = {name: value for name, value in environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
     with (state / "bridge.log").open("wb") as log:
         process = subprocess.Popen(
@@ -197,7 +197,7 @@ def is_ours(pid: int, state: Path) -> bool:
 
 
 def stop(pid: int, state: Path) -> bool:
-    """Stop the bridge; says whether it was there to be stopped."""
+    """Stop the bridge. Returns whether it was running."""
     if not is_ours(pid, state):
         return False
     deadline = time.monotonic() + STOP_SECONDS
@@ -206,7 +206,7 @@ def stop(pid: int, state: Path) -> bool:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)  # in the process that started it, or its corpse stays in the list
+            os.waitpid(pid, os.WNOHANG)  # the parent must reap it
         if time.monotonic() > deadline:
             number = signal.SIGKILL
         time.sleep(0.05)
@@ -232,7 +232,7 @@ def _be_the_bridge(state: Path) -> None:
     cloudwatch = session.client("cloudwatch", endpoint_url=stack.endpoint)
     bridge = Bridge(logs, cloudwatch, state)
     last_answer = time.monotonic()
-    # When the stack is down, or another process is the bridge now, nobody wants this one any more.
+    # The stack is down, or another process is the bridge now.
     while stack is not None and stack.bridge_pid in (None, os.getpid()):
         try:
             bridge.feed(list(stack.log_groups.values()))

@@ -1,7 +1,7 @@
-"""The embedded AWS emulator as a process of its own: start it, know it again, stop it.
+"""Starts, recognises and stops the embedded AWS emulator, which is a process of its own.
 
-Run as a module it *is* that process; its command line names the port and the state folder, so that a
-recorded pid that meanwhile belongs to somebody else is never mistaken for it.
+This module run as a program is that process. Its command line names the port and the state folder, so that a reused pid
+is never mistaken for it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from fanfold.local.local_stack import LocalError
 from fanfold.local.turns import taking_turns
 
 VERSION = "1.5.33"
-"""The tested MiniStack: an older one serialises everything and ignores ItemReader, silently."""
+"""The tested MiniStack version. An older one silently serialises calls and ignores ItemReader."""
 
 HOST = "127.0.0.1"
 START_SECONDS = 45.0
-"""Starting takes 0.3 to 4 s on an idle machine; a busy one may need many times that."""
+"""The start takes 0.3 to 4 s on an idle machine, and much longer on a busy one."""
 
 STOP_SECONDS = 10.0
 
 
 def check_version() -> None:
-    """Raises `LocalError` unless exactly the pinned emulator is installed in this environment."""
+    """Raise `LocalError` unless the pinned emulator is installed."""
     try:
         found = importlib.metadata.version("ministack")
     except importlib.metadata.PackageNotFoundError as error:
@@ -49,7 +49,7 @@ def check_version() -> None:
 
 
 def check_port(port: int) -> None:
-    """Raises `LocalError` when something listens on the port already."""
+    """Raise `LocalError` if the port is in use."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -61,9 +61,9 @@ def check_port(port: int) -> None:
 
 
 def start(port: int, state: Path, environ: Mapping[str, str]) -> int:
-    """Start the emulator, detached, and wait until it answers; gives its pid.
+    """Start the emulator, detached, and wait until it answers; returns its pid.
 
-    It logs to `emulator.log` in the state folder. Raises `LocalError`, having ended what it started.
+    It logs to `emulator.log` in the state folder. Raises `LocalError`, after stopping a process that never answered.
     """
     check_version()
     check_port(port)
@@ -85,18 +85,18 @@ def start(port: int, state: Path, environ: Mapping[str, str]) -> int:
         stop(process.pid, port, state)
         process.wait(timeout=STOP_SECONDS)
         raise
-    # Outliving its parent is what it is for; without this, Popen warns about a child still running.
+    # The process outlives its parent; without this Popen warns about a running child.
     process.returncode = 0
     return process.pid
 
 
 def _environment(port: int, state: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    # Names of ours in the caller's environment would reach the functions, whose settings come from the deployment.
+    # FANFOLD_ variables of the caller would reach the functions, whose settings come from the deployment.
     own = {name: value for name, value in environ.items() if not name.startswith(("FANFOLD_", "AWS_"))}
     return own | {
         "BIND_HOST": HOST,
         "GATEWAY_PORT": str(port),
-        "IOT_MTLS_ENABLED": "0",  # else it takes port 8883 as well
+        "IOT_MTLS_ENABLED": "0",  # otherwise it also uses port 8883
         "STATE_DIR": str(state / "emulator"),
         "S3_DATA_DIR": str(state / "emulator" / "s3"),
         "PYTHONUNBUFFERED": "1",
@@ -105,7 +105,7 @@ def _environment(port: int, state: Path, environ: Mapping[str, str]) -> dict[str
 
 
 def _scratch(state: Path) -> Path:
-    """Where the emulator unpacks functions: it leaves behind what it unpacked."""
+    """The folder into which the emulator unpacks functions; it does not clean up."""
     return state / "scratch"
 
 
@@ -149,7 +149,7 @@ def is_ours(pid: int, port: int, state: Path) -> bool:
 
 
 def command_line(pid: int) -> str:
-    """A process's command line, its words joined by spaces; empty when there is no such process."""
+    """A process's command line, joined by spaces; empty if there is no such process."""
     if os.path.isdir("/proc/self"):  # a bare Linux image has no `ps`, macOS has no /proc
         with contextlib.suppress(OSError):
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
@@ -159,16 +159,16 @@ def command_line(pid: int) -> str:
 
 
 def stop(pid: int, port: int, state: Path) -> bool:
-    """Stop the emulator and the function processes it started; says whether it was there to be stopped."""
+    """Stop the emulator and its function processes. Returns whether it was running."""
     if not is_ours(pid, port, state):
         return False
     _signal_group(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline and is_ours(pid, port, state):
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)  # in the process that started it, or its corpse stays in the list
+            os.waitpid(pid, os.WNOHANG)  # the parent must reap it
         time.sleep(0.05)
-    # Workers that ignore SIGTERM must not stay: the group is gone once nobody is left in it.
+    # Workers may ignore SIGTERM. The group is gone once no process is left in it.
     _signal_group(pid, signal.SIGKILL)
     shutil.rmtree(_scratch(state), ignore_errors=True)
     return True

@@ -1,7 +1,7 @@
-"""What stands in front of the embedded emulator: programs of this machine are answered, web pages are not.
+"""Protects the embedded emulator from web pages; programs of this machine may use it.
 
-The emulator does what anyone asks of it, code of functions included, and runs that code as the user. It listens on
-loopback only, but a browser on this machine reaches loopback too, for whatever page is open in it.
+The emulator obeys every request, and runs functions' code as the user. It listens on loopback only, but a web page in
+a browser on this machine can reach loopback too.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ POLICY_VIOLATION = 1008
 HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9._-]+)(?::[0-9]{1,5})?")
 
 DEPLOYED_API = re.compile(r"/_aws/execute-api/[^/]+/[^/]+/|/restapis/[^/]+/[^/]+/_user_request_/")
-"""Where the emulator serves a deployed API; that asks for a token by itself."""
+"""The path of a deployed API, which requires a token itself."""
 
 STREAM = re.compile(rf"(?:{DEPLOYED_API.pattern})v1/stream/[^/]+")
-"""A run's `links.stream`, which is made for pages: the ticket in it is the permission, on AWS as here."""
+"""A run's `links.stream`, which pages may use. Its ticket is the permission, as on AWS."""
 
 
 def guarded(app: App) -> App:
-    """The ASGI application that asks `app` only what `complaint` has nothing against, and answers 403 else."""
+    """An ASGI application that answers 403 to requests that `complaint` refuses, and passes others to `app`."""
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         said = complaint(scope) if scope["type"] in ("http", "websocket") else None
@@ -84,7 +84,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_the_apis_own(scope: Scope, origins: list[str]) -> bool:
-    """Whether a page asks that the deployed API itself serves: its interactive documentation, posting there."""
+    """Whether the page is one of the deployed API itself: its interactive documentation."""
     own = [f"{scope.get('scheme', 'http')}://{host}" for host in _values(scope, b"host")]
     return origins == own and DEPLOYED_API.match(scope["path"]) is not None
 

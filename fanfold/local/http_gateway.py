@@ -1,4 +1,4 @@
-"""An HTTP server in the place of API Gateway: requests become proxy events, and the authorizer is asked."""
+"""Replaces API Gateway: converts requests to proxy events and calls the authorizer."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MAX_BODY_BYTES: Final = 10_000_000
-"""The largest body that API Gateway takes, and the largest that a deployment can be set to."""
+"""API Gateway's largest body, and the largest value of `max_body_bytes`."""
 
 Authorize = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, str]]]
-"""What is known of the caller of a proxy event, as the authorizer's context says it."""
+"""Returns the authorizer's context for a proxy event."""
 
 
 class HttpGateway:
-    """An ASGI application that hands calls to the API as API Gateway does, in payload format 2.0."""
+    """An ASGI application that passes requests to the API in API Gateway's payload format 2.0."""
 
     def __init__(self, app: App, authorize: Authorize) -> None:
         self._app = app
         self._authorize = authorize
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request. There is no lifespan to speak of."""
+        """Answer one request. The lifespan protocol is not needed."""
         if scope["type"] != "http":
             return
         event = proxy_event(scope, await _body(receive))
@@ -40,7 +40,7 @@ class HttpGateway:
 
 
 async def reply(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """Send an answer that is there whole."""
+    """Send a complete answer."""
     headers = [*headers, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -48,7 +48,7 @@ async def reply(send: Send, status: int, body: bytes, headers: list[tuple[bytes,
 
 def proxy_event(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:
     """The event that an HTTP API's integration gets for a request (payload format 2.0)."""
-    # API Gateway joins the values of a header that comes twice, and the bodies it takes for binary are in base64.
+    # API Gateway joins the values of repeated headers, and encodes binary bodies in base64.
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -78,7 +78,7 @@ def _joined(query: str) -> dict[str, str]:
 
 
 async def _body(receive: Receive) -> bytes:
-    """The body, or as much of it as shows that it is too large."""
+    """The body, or a part of it that is already too large."""
     body = bytearray()
     while True:
         part = await receive()

@@ -1,4 +1,4 @@
-"""`.fanfold/local.json`: what is known of the local stack, where it lies, and whom a command talks to."""
+"""`.fanfold/local.json`: the local stack's facts, the file's location, and the API that a command uses."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ REGION = "us-east-1"
 """The one region of the local stack."""
 
 DUMMY_CREDENTIALS: Mapping[str, str] = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-"""What local emulators accept; no real account has these."""
+"""Dummy credentials, which emulators accept."""
 
 
 OWN_VARIABLES = "FANFOLD_"
-"""What the names of a deployment's settings begin with; a file tells a process no other variable."""
+"""The prefix of setting variables. The file sets no other variables of a process."""
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class LocalError(Exception):
-    """The local stack can't be had; `status` is the command's exit status (2 usage, 4 not reachable)."""
+    """An error about the local stack. `status` is the command's exit status (2 usage, 4 not reachable)."""
 
     def __init__(self, message: str, *, status: int = 4) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class LocalStack:
 
     @property
     def on_file(self) -> bool:
-        """Whether it is no stack, but one process on one file: `fanfold dev` or `serve`."""
+        """Whether it is one process with one file (`fanfold dev` or `serve`), not a stack."""
         return not self.endpoint
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -82,9 +82,9 @@ class LocalStack:
         """
         settings = {name: value for name, value in self.env.items() if name.startswith(OWN_VARIABLES)}
         own = {**settings, **environ}
-        if self.on_file:  # whatever calls AWS there calls the user's own
+        if self.on_file:  # tasks there call the user's own AWS account
             return own
-        # An empty one counts as absent: boto3 would take it for none, and go to the real AWS.
+        # An empty variable counts as absent, because boto3 would call the real AWS.
         own["AWS_ENDPOINT_URL"] = environ.get("AWS_ENDPOINT_URL") or self.endpoint
         own.pop("AWS_PROFILE", None)
         return own | {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region, **DUMMY_CREDENTIALS}
@@ -92,7 +92,7 @@ class LocalStack:
 
 @contextmanager
 def serving(state: Path) -> Iterator[None]:
-    """Holds the folder while a process serves the project. Raises `LocalError` where another one does."""
+    """Lock the folder while a process serves the project. Raises `LocalError` if another process does."""
     with (state / LOCK).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,18 +112,18 @@ def project_folder(start: Path) -> Path | None:
 
 
 def state_folder(start: Path) -> Path:
-    """Where the state of the project around `start` lies (absolute, perhaps not there yet).
+    """The state folder of the project around `start` (absolute; it may not exist yet).
 
-    Outside of any it is the checkout's that this library lies in, or else that of the folder itself.
+    Outside of a project it is that of this library's checkout, else of the folder itself.
     """
     start = start.resolve()
     return (project_folder(start) or (CHECKOUT if is_project(CHECKOUT) else start)) / STATE_FOLDER
 
 
 def check_own(state: Path) -> None:
-    """Raises `LocalError` (usage) unless the state folder, if there is one, and its file are the user's own.
+    """Raise `LocalError` (usage) unless an existing state folder and its file belong to the user.
 
-    Whoever could write there would decide where commands send what, and with which settings a worker runs.
+    Another writer could change where commands send data, and the settings of workers.
     """
     for path in (state, state / FILE):
         try:
@@ -141,9 +141,9 @@ def check_own(state: Path) -> None:
 
 
 def read(state: Path) -> LocalStack | None:
-    """The stack a state folder tells of; None when it tells of none.
+    """The stack of a state folder; None if there is none.
 
-    Raises `LocalError` (usage) for a file that is no such thing, and see `check_own`.
+    Raises `LocalError` (usage) for a malformed file; see also `check_own`.
     """
     check_own(state)
     path = state / FILE
@@ -160,7 +160,7 @@ def read(state: Path) -> LocalStack | None:
 
 
 def _check_kinds(stack: LocalStack) -> None:
-    """Raises TypeError unless each value is of its kind, as far as commands rely on it."""
+    """Raise TypeError for a value of the wrong type."""
     for name in ("api_url", "token", "endpoint", "region", "table", "bucket", "stack", "ledger"):
         if not isinstance(getattr(stack, name), str):
             raise TypeError(f"{name} is no text")
@@ -174,13 +174,13 @@ def _check_kinds(stack: LocalStack) -> None:
 
 
 def make(state: Path) -> None:
-    """Make the folder, if it is not there, for its owner alone. Raises `LocalError` for somebody else's."""
+    """Create the folder for its owner alone. Raises `LocalError` if it belongs to another user."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_own(state)
 
 
 def write(state: Path, stack: LocalStack) -> None:
-    """Write the file whole or not at all, readable by its owner only: it holds a token."""
+    """Write the file atomically, readable by its owner only, because it contains a token."""
     make(state)
     draft = state / f"{FILE}.new"
     draft.touch(mode=0o600)
@@ -196,7 +196,7 @@ def remove(state: Path) -> None:
 def target(environ: Mapping[str, str], start: Path) -> tuple[str, str | None]:
     """The API's URL and token a command uses: `FANFOLD_URL` and `FANFOLD_TOKEN`, else the local stack's.
 
-    Both come from the same place, or a token would go to an address that it was not given for. Raises `LocalError`
+    Both come from the same place, so that a token never goes to a foreign address. Raises `LocalError`
     (usage) when neither place says, and for a token in the environment without an address.
     """
     url, token = environ.get("FANFOLD_URL"), environ.get("FANFOLD_TOKEN")

@@ -1,7 +1,7 @@
-"""What a local worker process prints goes on to where it went, and its metrics into a file for the bridge.
+"""Copies a local worker's metrics into a file for the bridge, and its output to where it went before.
 
-Run as a module it is the process between: it copies its standard input to its standard output and lives until
-everybody who prints has ended, so that a worker killed with SIGKILL takes nothing it had printed with it.
+This module run as a program is the process in between. It copies standard input to standard output until all writers
+have ended, so that a worker that is killed loses no printed line.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FOLDER = "metrics"
 """Below the state folder: one file for each worker process."""
 
 _TOLD = "FANFOLD_TEE"
-"""Says to a process image that follows this one, and has its standard output, that this was done already."""
+"""Tells a replaced program image that its standard output is copied already."""
 
 
 def begin(state: Path) -> None:
-    """From here on, what this process and its children print is read for metrics."""
+    """Start copying the metrics that this process and its children print."""
     if os.environ.get(_TOLD) == str(os.getpid()):
         return
     folder = state / FOLDER
@@ -36,13 +36,13 @@ def begin(state: Path) -> None:
     assert between.stdin is not None
     with between.stdin as pipe:
         os.dup2(pipe.fileno(), sys.stdout.fileno())
-    between.returncode = 0  # it outlives this process, and Popen would warn about that
+    between.returncode = 0  # it outlives this process; without this Popen warns
     os.environ[_TOLD] = str(os.getpid())
 
 
 def _copy(path: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # it ends when there is nothing more to come
+        signal.signal(number, signal.SIG_IGN)  # it ends with its input
     mark = MARK.encode()
     with path.open("ab") as metrics:
         for line in sys.stdin.buffer:

@@ -1,7 +1,7 @@
-"""How many calls of the deployed API the embedded emulator carries out at once: the others wait for their turn.
+"""Limits the concurrent calls of a deployed API in the embedded emulator; other calls wait for their turn.
 
-For each invocation that finds no idle process the emulator starts one, which costs a second of a processor and tens of
-megabytes and stays for minutes. Sixty submits at once would keep a laptop busy for minutes, and delay every other call.
+The emulator starts a process for each invocation that finds no idle one. A process costs a second of processor time and
+tens of megabytes, and stays for minutes. Sixty concurrent submits would keep a laptop busy for minutes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from urllib.parse import parse_qs
 from fanfold.local.guard import DEPLOYED_API, STREAM, App, Receive, Scope, Send
 
 AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
-"""Calls that are answered as soon as they can be: more would only share the same processors."""
+"""Concurrent ordinary calls; more would only share the same processors."""
 
 HELD_AT_ONCE = 24
-"""Calls that wait for something to happen (`wait=`, streams): they hold a process each, and use it for nothing."""
+"""Concurrent calls that wait (`wait=`, streams). Each holds an idle process."""
 
 TURN_TIMEOUT_SECONDS = 20.0
 """How long a call waits for its turn: shorter than an HTTP client's usual timeout of 30 s and more."""
@@ -36,9 +36,9 @@ def taking_turns(
     timeout_seconds: float = TURN_TIMEOUT_SECONDS,
     held_timeout_seconds: float = HELD_TIMEOUT_SECONDS,
 ) -> App:
-    """The ASGI application that asks `app` only so much at once of the deployed API, in the order of arrival.
+    """An ASGI application that limits concurrent calls of the deployed API, in the order of arrival.
 
-    A call whose turn does not come in time is answered 429, as the API answers for want of room.
+    A call that waits too long for its turn is answered 429.
     """
     quick, held = asyncio.Semaphore(at_once), asyncio.Semaphore(held_at_once)
 
