@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from fanfold.adapters.aws.calls import Client
@@ -103,6 +104,29 @@ class Meter:
             return self.read(operation, told["CapacityUnits"])
         index = sum(part["CapacityUnits"] for part in (told.get("GlobalSecondaryIndexes") or {}).values())
         return self.wrote(operation, table=told["CapacityUnits"] - index, index=index)
+
+
+class CountedPort:
+    """A port of which some methods are a call each; one of the table is a write of one unit."""
+
+    def __init__(self, port: Any, meter: Meter, operations: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._port = port
+        self._meter = meter
+        self._operations = operations
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._port, name)
+        operation = self._operations.get(name)
+        if operation is None:
+            return method
+
+        async def counted(*given: Any, **named: Any) -> Any:
+            self._meter.call(operation)
+            if operation == "UpdateItem":
+                self._meter.wrote(operation, table=1)
+            return await method(*given, **named)
+
+        return counted
 
 
 def _ask(params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:

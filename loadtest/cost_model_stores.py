@@ -21,7 +21,7 @@ from fanfold.explore.memory import memory_services
 from fanfold.service.clock import SystemClock, SystemIds
 from fanfold.service.settings import Settings
 from fanfold.service.wiring import Services
-from loadtest.aws_meter import Meter
+from loadtest.aws_meter import CountedPort, Meter
 
 WRITE_UNIT_BYTES = 1_024
 READ_UNIT_BYTES = 4_096
@@ -38,8 +38,8 @@ def metered(settings: Settings, meter: Meter) -> tuple[Services, Services]:
         plain,
         runs=runs,
         queue=_Queue(plain.queue, meter),
-        slots=_Counted(plain.slots, meter, {"reserve": "UpdateItem", "give_back": "UpdateItem"}),
-        blobs=_Counted(plain.blobs, meter, {"put": "PutObject", "get": "GetObject"}),
+        slots=CountedPort(plain.slots, meter, {"reserve": "UpdateItem", "give_back": "UpdateItem"}),
+        blobs=CountedPort(plain.blobs, meter, {"put": "PutObject", "get": "GetObject"}),
         catalog=_Catalog(plain.catalog, meter),
         map_records=_Records(plain.map_records, meter),
     )
@@ -96,34 +96,8 @@ class MeteredRuns(MemoryRunStore):
         return size(self._rows.get(key, {}))
 
 
-class _Counted:
-    """A port of which some methods are a call each; one of the table is a write of one unit."""
-
-    def __init__(self, port: Any, meter: Meter, operations: dict[str, str]) -> None:
-        self._port = port
-        self._meter = meter
-        self._operations = operations
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._port, name)
-        operation = self._operations.get(name)
-        if operation is None:
-            return method
-
-        async def counted(*given: Any, **named: Any) -> Any:
-            self._meter.call(operation)
-            if operation == "UpdateItem":
-                self._meter.wrote(operation, table=1)
-            return await method(*given, **named)
-
-        return counted
-
-
-class _Catalog(_Counted):
+class _Catalog(CountedPort):
     """A `Catalog` that counts the reads of documents, which the table holds compressed."""
-
-    def __init__(self, port: Any, meter: Meter) -> None:
-        super().__init__(port, meter, {"current": "GetItem", "version": "GetItem"})
 
     async def current(self, tenant: str, name: str) -> Any:
         """See `Catalog.current`."""
@@ -140,11 +114,8 @@ class _Catalog(_Counted):
         return found
 
 
-class _Records(_Counted):
+class _Records(CountedPort):
     """A `MapRecords` that counts the records of batches."""
-
-    def __init__(self, port: Any, meter: Meter) -> None:
-        super().__init__(port, meter, {})
 
     async def put(self, key: Any, record: Any, *, expires_at: datetime) -> None:
         """See `MapRecords.put`."""
@@ -168,11 +139,8 @@ class _Records(_Counted):
         return found
 
 
-class _Queue(_Counted):
+class _Queue(CountedPort):
     """A `WorkQueue` that counts requests as SQS bills them."""
-
-    def __init__(self, port: Any, meter: Meter) -> None:
-        super().__init__(port, meter, {})
 
     async def send(self, queue: Any, message: Any, *, delay_seconds: int = 0) -> None:
         """See `WorkQueue.send`."""

@@ -32,7 +32,7 @@ from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.worker.visibility_extender import visibility_seconds
 from fanfold.service.workflow_cache import WorkflowCache
-from loadtest.aws_meter import Meter
+from loadtest.aws_meter import CountedPort, Meter
 from loadtest.server import TENANT, request_event
 
 CLASS = "model"
@@ -100,7 +100,7 @@ class Functions:
     def __init__(self, services: Services, meter: Meter, *, beside: Services, readable: Any) -> None:
         """`beside` are the same services, of which nothing is counted; so is `readable`, whose `read` gives objects."""
         fan_out = MemoryFanOut(readable, services.queue, self._batch)
-        self._services = replace(services, fan_out=_StartsCounted(fan_out, meter))
+        self._services = replace(services, fan_out=_StartsCounted(fan_out, meter, STARTS))
         self._beside = beside
         self._meter = meter
         settings = services.settings
@@ -217,30 +217,16 @@ class Bucket:
         return data
 
 
-class _StartsCounted:
+STARTS = {"start": "StartExecution", "throttled": "DescribeExecution", "stop": "StopExecution"}
+"""Step Functions' operations by the methods of a `FanOut`."""
+
+
+class _StartsCounted(CountedPort):
     """A `FanOut` whose calls are counted."""
-
-    def __init__(self, inner: MemoryFanOut, meter: Meter) -> None:
-        self._inner = inner
-        self._meter = meter
-
-    async def start(self, execution: Any) -> bool:
-        """See `FanOut.start`."""
-        self._meter.call("StartExecution")
-        return await self._inner.start(execution)
 
     async def going(self, execution: Any) -> bool:
         """See `FanOut.going`."""
         self._meter.call("DescribeExecution")
         await asyncio.sleep(ANSWER_SECONDS)
-        return await self._inner.going(execution)
-
-    async def throttled(self, execution: Any) -> bool:
-        """See `FanOut.throttled`."""
-        self._meter.call("DescribeExecution")
-        return await self._inner.throttled(execution)
-
-    async def stop(self, execution: Any) -> None:
-        """See `FanOut.stop`."""
-        self._meter.call("StopExecution")
-        await self._inner.stop(execution)
+        found: bool = await self._port.going(execution)
+        return found
