@@ -18,9 +18,10 @@ from fanfold.service.sweeper.expire_queued import QueueExpiry
 from fanfold.service.sweeper.sweep import sweep
 from fanfold.service.sweeper.wakes import AHEAD, PASS_SECONDS
 from fanfold.service.wiring import Services
+from fanfold.service.worker.dispositions import Disposition
 from fanfold.service.worker.isolation import Isolation
 from fanfold.service.worker.map_batches import MapBatches, Order
-from fanfold.service.worker.message_handler import Disposition, MessageHandler
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.process import Worker
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.workflow_cache import WorkflowCache

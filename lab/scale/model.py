@@ -19,7 +19,7 @@ import simpy
 from fanfold.engine.errors import Throttled
 from fanfold.service.effects import PAUSE_SECONDS
 from fanfold.service.settings import Settings
-from fanfold.service.worker.message_handler import back_after
+from fanfold.service.worker.dispositions import back_after
 from fanfold.service.worker.run_commits import PAUSES_SECONDS, TRIES_TO_CLAIM
 from lab.scale.deployment import Deployment, Kind
 from lab.scale.gates import Gates, Units

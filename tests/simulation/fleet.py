@@ -13,7 +13,8 @@ from fanfold.service.engine_limits import engine_limits
 from fanfold.service.sweeper.expire_queued import QueueExpiry
 from fanfold.service.sweeper.sweep import sweep
 from fanfold.service.worker.batch import work
-from fanfold.service.worker.message_handler import Disposition, MessageHandler, Redeliver
+from fanfold.service.worker.dispositions import Disposition, Redeliver
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.process import Worker
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.worker.visibility_extender import VisibilityExtender

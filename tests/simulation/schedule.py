@@ -15,7 +15,8 @@ from fanfold.engine.payload import Json
 from fanfold.engine.record import sealing
 from fanfold.service import commit, workflow_cache
 from fanfold.service.worker import process
-from fanfold.service.worker.message_handler import Disposition, MessageHandler
+from fanfold.service.worker.dispositions import Disposition
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.run_commits import RunCommits
 from tests.simulation.deployment import Deployment
 from tests.simulation.fate import Fate

@@ -33,8 +33,9 @@ from fanfold.engine.record.messages import Envelope, QueueName, Received, Wake, 
 from fanfold.engine.record.run import Run, Status
 from fanfold.service.settings import ClassSettings, Settings
 from fanfold.service.wiring import Services
+from fanfold.service.worker.dispositions import Ack, Disposition
 from fanfold.service.worker.map_batches import BatchEnd, MapBatches, Order
-from fanfold.service.worker.message_handler import Ack, Disposition, MessageHandler
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.process import Worker
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.worker.visibility_extender import visibility_seconds

@@ -11,7 +11,8 @@ from fanfold.engine.errors import InfrastructureError
 from fanfold.engine.record.messages import Received
 from fanfold.service.telemetry.reporting import logger
 from fanfold.service.wiring import Services
-from fanfold.service.worker.message_handler import Ack, Disposition, MessageHandler, Redeliver
+from fanfold.service.worker.dispositions import Ack, Disposition, Redeliver
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.visibility_extender import VisibilityExtender
 
 LAST_SECONDS = 7.0

@@ -20,8 +20,9 @@ from fanfold.service.settings import Settings
 from fanfold.service.task_modules import load_tasks
 from fanfold.service.telemetry.reporting import configure, flush, logger
 from fanfold.service.wiring import services
+from fanfold.service.worker.dispositions import Ack, Disposition, Redeliver
 from fanfold.service.worker.heartbeat import Pulse, beat, say
-from fanfold.service.worker.message_handler import Ack, Disposition, MessageHandler, Redeliver
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.stop_signals import StopSignals
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.worker.visibility_extender import VisibilityExtender, visibility_seconds

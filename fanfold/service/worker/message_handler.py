@@ -7,13 +7,13 @@ last worker died, are never worked on beside others.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 
-from fanfold.engine.errors import InfrastructureError, Throttled
+from fanfold.engine.errors import InfrastructureError
 from fanfold.engine.ports import Condition, FirstClaim, IfVersion, RunKey
-from fanfold.engine.record.messages import RESUME, Envelope, Message, QueueName, Received, Wake, first_version
+from fanfold.engine.record.messages import RESUME, Envelope, Message, Received, Wake, first_version
 from fanfold.engine.record.run import Run, Status
 from fanfold.engine.rules.delivery import (
     SUSPECT_RECEIVES,
@@ -30,78 +30,21 @@ from fanfold.engine.rules.delivery import (
     on_wake,
     too_early,
 )
-from fanfold.engine.rules.engine_limits import ENVELOPE_LIFE, MAX_DELAY
+from fanfold.engine.rules.engine_limits import ENVELOPE_LIFE
 from fanfold.engine.rules.events import Claimed, Event, MapCompletionSignalled, MapStillRunning, MapThrottled
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.telemetry.reporting import Metric, about, count, logger
 from fanfold.service.wiring import Services
 from fanfold.service.worker.clockcheck import clock_off
+from fanfold.service.worker.dispositions import Ack, Disposition, Redeliver, Redelivery, RunIsolated, wake_of
 from fanfold.service.worker.map_polling import MapPolling
-from fanfold.service.worker.ownership import Ended, OwnershipLost
+from fanfold.service.worker.ownership import Ended, OwnershipLost, count_loss
 from fanfold.service.worker.run_coordinator import News, RunCoordinator
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.workflow_cache import WorkflowCache
 
-CLOCK_OFF_SECONDS = 5
-"""How long a message that came to a process whose clock is off waits for another. It is nobody's fault: this does not
-grow and counts nothing. Without any a lone process would spin."""
-
-OUTAGE_DELAY = timedelta(seconds=60)
-"""First delay of a message that met an infrastructure fault; it doubles with each further one (R5)."""
-
-THROTTLE_DELAY = timedelta(seconds=5)
-"""The same where it was refused for load, and nothing was done: an outage's minute would leave a limit unused."""
-
-UNREADABLE_SECONDS = 60
-"""How long a message that can't be read is hidden; after ten deliveries it is a dead letter."""
-
 LOOKS = 3
 """How often one delivery decides anew after a lost race, before the message is handed back."""
-
-
-BUG_SECONDS = 60
-"""When a message is looked at again whose handling raised what no code declares."""
-
-
-def back_after(error: InfrastructureError, outages: int) -> timedelta:
-    """When a message that met this fault is to come again, having met so many before."""
-    first = THROTTLE_DELAY if isinstance(error, Throttled) else OUTAGE_DELAY
-    return min(first * (1 << min(outages, 8)), MAX_DELAY)
-
-
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """The message has served: delete it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redeliver:
-    """Show the message again after this many seconds."""
-
-    seconds: int
-
-
-Disposition = Ack | Redeliver
-RunIsolated = Callable[[Received], Awaitable[Disposition]]
-
-
-def _copy(received: Received, message: Message, *, outages: int) -> Message:
-    """A copy to send in a message's stead. It begins with no receipts, so an envelope says itself that it had some."""
-    if isinstance(message, Envelope):
-        return replace(message, outages=outages, again=message.again or received.receives > 1)
-    return replace(message, outages=outages)
-
-
-def wake_of(message: Message) -> Wake:
-    """A message that asks for a look at the same run."""
-    if isinstance(message, Wake):
-        return message
-    return Wake(
-        tenant=message.tenant,
-        run_id=message.run_id,
-        submission=message.submission,
-        class_name=message.class_name,
-    )
 
 
 class MessageHandler:
@@ -130,6 +73,7 @@ class MessageHandler:
         self._isolate = isolate
         self._settings = services.settings
         self._polling = MapPolling(services, workflows)
+        self._redelivery = Redelivery(services)
         self._alone = alone
         self._stop_before: datetime | None = None
         self._stopping = False
@@ -153,12 +97,7 @@ class MessageHandler:
         """Work on one message until its run is out of hand. Raises only a bug that was met before."""
         message = received.message
         if message is None:
-            count(Metric.UNREADABLE)
-            logger().error(
-                "a message can't be read" if not received.newer else "a message is newer than this code",
-                extra={"queue": str(received.queue), "message_id": received.message_id},
-            )
-            return Redeliver(seconds=UNREADABLE_SECONDS)
+            return self._redelivery.unreadable(received)
         if stop_before is not None:
             self._stop_before = stop_before
         with about(message.run_id):
@@ -167,19 +106,19 @@ class MessageHandler:
     async def _handle(self, received: Received, message: Message) -> Disposition:
         try:
             if (offset := clock_off(self._services)) is not None:
-                return await self._decline(received, message, offset)
+                return await self._redelivery.decline(received, message, offset)
             if received.receives >= SUSPECT_RECEIVES and not self._is_apart(received):
-                return await self._send_apart(message)
+                return await self._redelivery.apart(message)
             # An envelope in `resume` was sent apart unread: the record says whether there is anything to be afraid of.
             if isinstance(message, Wake) or (received.queue.role == RESUME and self._isolate is not None):
                 return await self._follow(received, message, await self._row(message))
             return await self._open(received, message)
         except InfrastructureError as error:
-            return await self._put_back(received, message, error)
+            return await self._redelivery.put_back(received, message, error)
         except Exception as error:
             if message.raised:
                 raise
-            return await self._note_bug(message, error)
+            return await self._redelivery.note_bug(message, error)
 
     # --- decisions ------------------------------------------------------------------------------
 
@@ -223,7 +162,7 @@ class MessageHandler:
                     return self._back_until(verdict.until)
                 case Isolate() if not self._is_apart(received):
                     # There is a row: a look is all that has to be asked for.
-                    return await self._send_apart(wake_of(message))
+                    return await self._redelivery.apart(wake_of(message))
                 case Isolate() | Claim() if self._isolate is not None and _is_suspect(received, verdict):
                     return await self._isolate(received)
                 case NotifyHolder() if row is not None:
@@ -325,7 +264,7 @@ class MessageHandler:
         finally:
             self._coordinators.discard(coordinator)
         if isinstance(outcome, OwnershipLost) and outcome.row is not base:
-            _count_loss(outcome, base.class_name)
+            count_loss(outcome, base.class_name)
         return outcome
 
     # --- what follows ---------------------------------------------------------------------------
@@ -341,46 +280,6 @@ class MessageHandler:
             logger().debug("run let go", extra=facts)
         return Ack()
 
-    async def _send_apart(self, message: Message) -> Disposition:
-        """Move a message to the `resume` queue, where suspects are alone."""
-        await self._services.queue.send(QueueName(class_name=message.class_name, role=RESUME), message)
-        return Ack()
-
-    async def _decline(self, received: Received, message: Message, offset: float) -> Disposition:
-        """A process whose clock is off works on nothing (R11): others take the message, as if it had not come here."""
-        count(Metric.CLOCK_OFF)
-        logger().error(f"this machine's clock is {offset:+.1f} s off AWS's", extra={"run_id": message.run_id})
-        try:
-            copy = _copy(received, message, outages=message.outages)
-            await self._services.queue.send(received.queue, copy, delay_seconds=CLOCK_OFF_SECONDS)
-        except InfrastructureError:
-            return Redeliver(seconds=CLOCK_OFF_SECONDS)
-        return Ack()
-
-    async def _note_bug(self, message: Message, error: Exception) -> Disposition:
-        """A bug may be met once by chance. The message goes apart as a copy that says so, and may then end its run."""
-        logger().error("a message could not be handled", exc_info=error, extra={"run_id": message.run_id})
-        queue = QueueName(class_name=message.class_name, role=RESUME)
-        try:
-            await self._services.queue.send(queue, replace(message, raised=True), delay_seconds=BUG_SECONDS)
-        except InfrastructureError:
-            return Redeliver(seconds=BUG_SECONDS)
-        return Ack()
-
-    async def _put_back(self, received: Received, message: Message, error: InfrastructureError) -> Disposition:
-        """An infrastructure fault is nobody's crash: a copy goes back, so that receives count crashes only (R5)."""
-        count(Metric.OUTAGES)
-        logger().error(
-            "a service failed; the message goes back", extra={"run_id": message.run_id, "error": repr(error)}
-        )
-        seconds = int(back_after(error, message.outages).total_seconds())
-        try:
-            copy = _copy(received, message, outages=message.outages + 1)
-            await self._services.queue.send(received.queue, copy, delay_seconds=seconds)
-        except InfrastructureError:
-            return Redeliver(seconds=seconds)
-        return Ack()
-
     async def _row(self, message: Message) -> Run | None:
         return await self._services.runs.get(RunKey(tenant=message.tenant, run_id=message.run_id), now=self._now())
 
@@ -392,14 +291,3 @@ def _is_suspect(received: Received, verdict: Verdict) -> bool:
     """Whether a run that can be claimed may have killed a worker, as far as its record and this message say (R7)."""
     unread = isinstance(received.message, Envelope) or received.receives >= SUSPECT_RECEIVES
     return isinstance(verdict, Isolate) or (received.queue.role == RESUME and unread)
-
-
-def _count_loss(lost: OwnershipLost, class_name: str) -> None:
-    """Somebody else has the run. A holder that learned it by a write was fenced off; else its lease ran out."""
-    of_class = (class_name,)
-    if not lost.held:
-        return count(Metric.CLAIMS_LOST, of=of_class)
-    count(Metric.RUNS_LOST, of=of_class)
-    if lost.row is not None:
-        count(Metric.FENCED_WRITES, of=of_class)
-    return None

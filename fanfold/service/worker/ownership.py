@@ -13,6 +13,7 @@ from fanfold.engine.ports import Clock, Condition, IfVersion, RunKey
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.service.commit import Commit
+from fanfold.service.telemetry.reporting import Metric, count
 from fanfold.service.wiring import Services
 
 
@@ -195,3 +196,14 @@ class HeldLease:
     def renewal_left(self) -> float:
         """Seconds until a renewal is due, at a third of the lease; 0 or less: it is."""
         return self.since + self._renew_seconds - self._clock.monotonic()
+
+
+def count_loss(lost: OwnershipLost, class_name: str) -> None:
+    """Somebody else has the run. A holder that learned it by a write was fenced off; else its lease ran out."""
+    of_class = (class_name,)
+    if not lost.held:
+        return count(Metric.CLAIMS_LOST, of=of_class)
+    count(Metric.RUNS_LOST, of=of_class)
+    if lost.row is not None:
+        count(Metric.FENCED_WRITES, of=of_class)
+    return None

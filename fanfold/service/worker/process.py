@@ -21,10 +21,11 @@ from fanfold.service.telemetry.reporting import Metric, configure, count, flush,
 from fanfold.service.wiring import Services, services
 from fanfold.service.worker.batch import delete, disposition, hand_back, served
 from fanfold.service.worker.clockcheck import ask_the_time, clock_off
+from fanfold.service.worker.dispositions import Disposition
 from fanfold.service.worker.garbage import look_seldom
 from fanfold.service.worker.isolation import Isolation
 from fanfold.service.worker.lanes import Lanes
-from fanfold.service.worker.message_handler import Disposition, MessageHandler
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.slots import Slots
 from fanfold.service.worker.stop_signals import StopSignals
 from fanfold.service.worker.task_runner import TaskRunner

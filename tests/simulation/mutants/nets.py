@@ -12,7 +12,7 @@ from fanfold.engine.record.messages import Received
 from fanfold.engine.record.run import Run
 from fanfold.service.effects import EffectRunner
 from fanfold.service.sweeper.sweep import _Pass
-from fanfold.service.worker import message_handler
+from fanfold.service.worker import dispositions, message_handler
 from fanfold.service.worker.ownership import OwnershipLost
 from tests.simulation import fleet
 
@@ -54,7 +54,7 @@ def an_envelope_without_a_row_is_dropped() -> Iterator[None]:
     after = message_handler.MessageHandler._after
 
     def drop(self: Any, outcome: Any) -> Any:
-        return message_handler.Ack() if isinstance(outcome, OwnershipLost) else after(self, outcome)
+        return dispositions.Ack() if isinstance(outcome, OwnershipLost) else after(self, outcome)
 
     with (
         patch.object(message_handler.MessageHandler, "_hold", only_rows),

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fanfold.engine.record.run import Status
-from fanfold.service.worker.message_handler import THROTTLE_DELAY
+from fanfold.service.worker.dispositions import THROTTLE_DELAY
 from lab.scale import bursts
 from lab.scale.deployment import Deployment, Kind, shipped
 from lab.scale.flow import Flow, burst, drained, flow, poisson

@@ -13,7 +13,7 @@ from fanfold.engine.record.messages import Envelope
 from fanfold.engine.record.run import Run, Status
 from fanfold.engine.rules.events import Move
 from fanfold.service.settings import ClassSettings, Settings
-from fanfold.service.worker.message_handler import Ack
+from fanfold.service.worker.dispositions import Ack
 from tests.support.operators import CANCEL, PAUSE, REDRIVE, RESUME, a_signal, operate, sweeping, tried
 from tests.support.virtual import loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, World, consistent

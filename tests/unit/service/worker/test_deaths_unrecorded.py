@@ -13,7 +13,7 @@ from fanfold.engine.record.run import Reason, Run, Status
 from fanfold.engine.rules.delivery import MOST_HAND_BACKS
 from fanfold.service.settings import Settings
 from fanfold.service.worker import run_commits
-from fanfold.service.worker.message_handler import Redeliver
+from fanfold.service.worker.dispositions import Redeliver
 from tests.support.faults import Fault
 from tests.support.virtual import PROCESS, loop, virtually
 from tests.support.world import LANE, RESUME_QUEUE, World, consistent, with_fan_out

@@ -14,8 +14,8 @@ import pytest
 from fanfold.engine.record.messages import QueueName, Received
 from fanfold.service.settings import ClassSettings, Settings
 from fanfold.service.worker import isolation as isolation_module
+from fanfold.service.worker.dispositions import UNREADABLE_SECONDS, Ack, Redeliver
 from fanfold.service.worker.isolation import Isolation
-from fanfold.service.worker.message_handler import UNREADABLE_SECONDS, Ack, Redeliver
 
 
 def write(script: Path, text: str) -> None:

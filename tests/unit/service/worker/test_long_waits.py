@@ -16,7 +16,7 @@ from fanfold.engine.record.run import Status
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.sweeper.expire_queued import QueueExpiry
 from fanfold.service.sweeper.sweep import sweep
-from fanfold.service.worker.message_handler import Redeliver
+from fanfold.service.worker.dispositions import Redeliver
 from fanfold.service.workflow_cache import WorkflowCache
 from tests.support.builders import a_token
 from tests.support.clock import START

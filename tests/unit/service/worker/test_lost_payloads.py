@@ -9,7 +9,7 @@ import pytest
 
 from fanfold.engine.payload import BlobRef
 from fanfold.engine.record.run import ForkOrigin, Reason, Run, Status
-from fanfold.service.worker.message_handler import Ack
+from fanfold.service.worker.dispositions import Ack
 from tests.support.virtual import virtually
 from tests.support.world import RESUME_QUEUE, World, consistent
 

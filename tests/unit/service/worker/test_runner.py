@@ -17,7 +17,8 @@ from fanfold.service.engine_limits import engine_limits
 from fanfold.service.settings import Settings
 from fanfold.service.telemetry.metric_buffer import taken
 from fanfold.service.telemetry.metrics import Metric
-from fanfold.service.worker.message_handler import CLOCK_OFF_SECONDS, Ack, Disposition, MessageHandler, Redeliver
+from fanfold.service.worker.dispositions import CLOCK_OFF_SECONDS, Ack, Disposition, Redeliver
+from fanfold.service.worker.message_handler import MessageHandler
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.workflow_cache import WorkflowCache
 from tests.support.faults import Fault, Late

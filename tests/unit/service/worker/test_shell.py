@@ -18,7 +18,7 @@ from fanfold.engine.record.run import Reason, Run, Status
 from fanfold.service import commit
 from fanfold.service.api.run_reader import whole
 from fanfold.service.settings import Settings
-from fanfold.service.worker.message_handler import Ack, Disposition, Redeliver
+from fanfold.service.worker.dispositions import Ack, Disposition, Redeliver
 from tests.support.clock import START
 from tests.support.faults import After, Fault, Hanging, Late, Slow
 from tests.support.operators import a_signal, operate

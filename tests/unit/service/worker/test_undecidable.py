@@ -14,7 +14,7 @@ from fanfold.engine.record.run import Reason, Status
 from fanfold.engine.rules import decide as rules
 from fanfold.engine.rules.events import CancelAsked, Event, Undecidable
 from fanfold.service.worker import run_commits
-from fanfold.service.worker.message_handler import BUG_SECONDS, Ack, Redeliver
+from fanfold.service.worker.dispositions import BUG_SECONDS, Ack, Redeliver
 from tests.support.faults import Fault
 from tests.support.game import Game, a_flow
 from tests.support.virtual import virtually
