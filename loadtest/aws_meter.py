@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fanfold.adapters.aws.calls import Client
-from fanfold.service.wiring import Aws
+from fanfold.service.aws_clients import Aws
 
 REQUEST_BYTES = 65_536
 """A request to SQS is billed for each 64 KB of its payload."""

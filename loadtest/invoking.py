@@ -23,9 +23,10 @@ from fanfold.adapters.memory import MemoryFanOut
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.messages import RESUME, QueueName, Received
 from fanfold.engine.record.run import Run, Status
+from fanfold.service.aws_clients import Aws
 from fanfold.service.functions.api import build
 from fanfold.service.telemetry.reporting import flush
-from fanfold.service.wiring import Aws, Services
+from fanfold.service.wiring import Services
 from fanfold.service.worker.batch import work
 from fanfold.service.worker.map_batches import MapBatches, Order
 from fanfold.service.worker.message_handler import MessageHandler

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from fanfold.adapters.aws.calls import Client, translated
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import Settings
 from fanfold.service.telemetry.reporting import configure
-from fanfold.service.wiring import Aws, services
+from fanfold.service.wiring import services
 from loadtest.access import endpoint_of, session_of
 from loadtest.aws_meter import Meter
 from loadtest.engine import worked

@@ -20,8 +20,9 @@ from fanfold.doctor.resource import Resource, ends
 from fanfold.engine.record.messages import DEAD
 from fanfold.local.aws_errors import unasked
 from fanfold.local.local_stack import LocalError, LocalStack
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import Settings
-from fanfold.service.wiring import Aws, Services, services
+from fanfold.service.wiring import Services, services
 
 T = TypeVar("T")
 

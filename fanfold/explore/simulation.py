@@ -91,7 +91,7 @@ class Simulation:
                 created_at=services.clock.now(),
             ),
         )
-        submitter = Submitter.on(services, self._crew.workflows())
+        submitter = Submitter(services, self._crew.workflows())
         asked = Submission(tenant=TENANT, workflow=play.workflow.name, input=play.input, request_hash="0" * 64)
         return (await submitter.submit(asked)).run
 

@@ -130,8 +130,9 @@ def _run(environ: Mapping[str, str], use: Callable[[Services], Coroutine[Any, An
     import boto3
 
     from fanfold.engine.errors import FanfoldError, InfrastructureError
+    from fanfold.service.aws_clients import Aws
     from fanfold.service.settings import Settings
-    from fanfold.service.wiring import Aws, services
+    from fanfold.service.wiring import services
 
     session = boto3.Session(
         # What is None here is found as AWS tools find it: profile, role, region of the configuration.

@@ -100,7 +100,7 @@ def arriving(
             while region.now < seconds:
                 await asyncio.sleep(rng.expovariate(per_second))
                 processor = Processor.of_function(deployment.memory_mb)
-                submitter = Submitter.on(services(region, processor), cache)
+                submitter = Submitter(services(region, processor), cache)
                 tasks.append(asyncio.create_task(submitter.submit(_submission(document))))
             for outcome in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(outcome, InfrastructureError):
@@ -157,7 +157,7 @@ async def _register(region: Region, document: Mapping[str, Json]) -> None:
 async def _backlog(region: Region, document: Mapping[str, Json], runs: int) -> None:
     """Accept so many runs in no time, outside all limits."""
     await _register(region, document)
-    submitter = Submitter.on(region.plain, WorkflowCache(region.plain.catalog, region.settings.classes))
+    submitter = Submitter(region.plain, WorkflowCache(region.plain.catalog, region.settings.classes))
     for _ in range(runs):
         run = (await submitter.submit(_submission(document))).run
         region.know(run)

@@ -16,8 +16,9 @@ from typing import Annotated, Any
 
 from fanfold.engine.record.messages import QueueName
 from fanfold.local import deploy
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import Settings
-from fanfold.service.wiring import Aws, services
+from fanfold.service.wiring import services
 from loadtest.access import endpoint_of, session_of
 from loadtest.coldstarts import MODULES, Start, cold_start, import_shares, shipped
 from loadtest.measure import quantiles

@@ -11,8 +11,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import ClassSettings, Settings
-from fanfold.service.wiring import Aws, services
+from fanfold.service.wiring import services
 from loadtest.access import endpoint_of, session_of
 from loadtest.aws_meter import Meter
 from loadtest.cost import dollars, durable, express, standard, total, usage, writes

@@ -50,7 +50,7 @@ def test_the_first_call_of_aws_loads_botocore_and_nothing_of_boto3() -> None:
         "import os, sys\n"
         "os.environ |= {'AWS_ACCESS_KEY_ID': 'a', 'AWS_SECRET_ACCESS_KEY': 'b', 'AWS_DEFAULT_REGION': 'eu-central-1'}\n"
         "from fanfold.adapters.aws.calls import Client\n"
-        "from fanfold.service.wiring import Aws\n"
+        "from fanfold.service.aws_clients import Aws\n"
         "names = [Aws().client(each).meta.service_model.service_name for each in Client]\n"
         "print(*sorted(set(names)), *[name for name in ('boto3', 's3transfer') if name in sys.modules])"
     )

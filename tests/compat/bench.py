@@ -19,8 +19,9 @@ from fanfold.engine.ports import Execution, IfAbsent, Registered, RunKey
 from fanfold.engine.record.messages import Message, QueueName, Received
 from fanfold.engine.record.run import Run
 from fanfold.service.api.run_reader import whole
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import ClassSettings, Settings
-from fanfold.service.wiring import Aws, services
+from fanfold.service.wiring import services
 from fanfold.service.worker.batch import work
 from fanfold.service.worker.map_batches import MapBatches, Order
 from fanfold.service.worker.message_handler import MessageHandler

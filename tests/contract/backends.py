@@ -66,7 +66,7 @@ from fanfold.engine.ports import (
 from fanfold.engine.record.messages import QueueName
 from fanfold.engine.record.run import SCHEMA, Run
 from fanfold.engine.record.segments import Segment
-from fanfold.service.wiring import Aws
+from fanfold.service.aws_clients import Aws
 from tests.support.aws import Stack
 from tests.support.builders import a_run
 from tests.support.clock import FakeClock, SeededIds

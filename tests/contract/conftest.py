@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from fanfold.adapters.sqlite import Database
-from fanfold.service.wiring import Aws
+from fanfold.service.aws_clients import Aws
 from tests.contract.backends import MAX_RECEIVES, WITH_RECORDS, AwsBackend, Backend, MemoryBackend, SqliteBackend
 from tests.support.aws import create_stack
 from tests.support.localstack import SERVICES, WANTED

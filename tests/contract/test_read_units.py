@@ -16,7 +16,7 @@ from fanfold.adapters.aws.run_store import DynamoRunStore
 from fanfold.engine.ports import Bucket, RunKey, RunStore
 from fanfold.engine.record.run import Status
 from fanfold.service.api.listing import Filters, page
-from fanfold.service.wiring import Aws
+from fanfold.service.aws_clients import Aws
 from tests.contract.conftest import ReusedClients
 from tests.support.aws import create_stack
 from tests.support.builders import an_id

@@ -20,10 +20,11 @@ from fanfold.adapters.message_codec import encode
 from fanfold.engine.errors import NotFound
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.messages import DEAD, RESUME, Wake
+from fanfold.service.aws_clients import Aws
 from fanfold.service.bearer_tokens import SCOPES, mint
 from fanfold.service.functions import authorizer, deadletter, sweeper
 from fanfold.service.settings import Settings
-from fanfold.service.wiring import Aws, Services, services
+from fanfold.service.wiring import Services, services
 from fanfold.service.worker.invocation import Invocations
 from fanfold.service.worker.map_batches import BatchInvocations
 from tests.infra.conftest import Synthesised

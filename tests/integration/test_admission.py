@@ -24,11 +24,12 @@ import boto3
 import httpx
 import pytest
 
+from fanfold.service.aws_clients import Aws
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.settings import ClassSettings, Settings
 from fanfold.service.sweeper.expire_queued import QueueExpiry
 from fanfold.service.sweeper.sweep import sweep
-from fanfold.service.wiring import Aws, Services, services
+from fanfold.service.wiring import Services, services
 from fanfold.service.workflow_cache import WorkflowCache
 from tests.support.aws import create_stack, delete_stack
 from tests.support.builders import a_token

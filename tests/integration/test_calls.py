@@ -13,8 +13,9 @@ from typing import Any
 import boto3
 import pytest
 
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import ClassSettings, Settings
-from fanfold.service.wiring import Aws, services
+from fanfold.service.wiring import services
 from fanfold.service.worker.isolation import Isolation
 from fanfold.service.worker.process import Worker
 from loadtest.aws_meter import Meter

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from fanfold.service.wiring import Aws
+from fanfold.service.aws_clients import Aws
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from fanfold.adapters.aws.stepfunctions import StepFunctionsFanOut, execution_in
 from fanfold.engine.language.maps import ANSWERS, Batch
 from fanfold.engine.ports import Execution
 from fanfold.engine.record.messages import RESUME, QueueName, Wake
-from fanfold.service.wiring import Aws
+from fanfold.service.aws_clients import Aws
 from fanfold.service.worker.map_batches import Order
 from tests.infra.conftest import ONE_CLASS, Synthesised, synthesise
 from tests.support.localstack import WANTED

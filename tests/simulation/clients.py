@@ -108,7 +108,7 @@ class Desk:
         node = simulation.node("api")
         services = node.services
         workflows = WorkflowCache(services.catalog, node.settings.classes)
-        submitter = Submitter.on(services, workflows)
+        submitter = Submitter(services, workflows)
         return cls(node, submitter, Control(services, workflows), Forker(services, workflows, submitter))
 
 

@@ -27,8 +27,9 @@ from fanfold.engine.record.run import Run, Status
 from fanfold.local import emulator, local_stack
 from fanfold.local.local_stack import LocalStack
 from fanfold.service.api.run_reader import whole
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import Settings
-from fanfold.service.wiring import Aws, services
+from fanfold.service.wiring import services
 
 TENANT = "local"
 CLASS = "model"

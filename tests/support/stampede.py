@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from fanfold.service.aws_clients import Aws
 from fanfold.service.functions.api import build
 from fanfold.service.settings import Settings
-from fanfold.service.wiring import Aws, Services, services
+from fanfold.service.wiring import Services, services
 from fanfold.service.worker.isolation import Isolation
 from fanfold.service.worker.process import Worker
 from tests.support.http import Http

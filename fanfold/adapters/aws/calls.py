@@ -42,7 +42,7 @@ class Client(StrEnum):
 class Call(Protocol):
     """Carries out one operation of one client and answers its response; a streamed `Body` arrives read.
 
-    Raises what `translate` makes of a failure. `fanfold.service.wiring.Aws` is one.
+    Raises what `translate` makes of a failure. `fanfold.service.aws_clients.Aws` is one.
     """
 
     async def __call__(

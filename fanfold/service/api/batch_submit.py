@@ -52,7 +52,7 @@ async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[in
     keys = {position: key for position, one in enumerate(asked) if (key := run_key(one)) is not None}
     if not keys:
         return {}
-    recorded = await submitter.runs.get_many(list(keys.values()), now=submitter.clock.now())
+    recorded = await submitter.services.runs.get_many(list(keys.values()), now=submitter.services.clock.now())
 
     async def found(position: int) -> Submitted:
         row = recorded[keys[position]]
@@ -71,7 +71,9 @@ async def _sent(submitter: Submitter, prepared: Mapping[int, Prepared]) -> dict[
 
     async def of_queue(queue: QueueName) -> dict[int, Outcome]:
         positions = by_queue[queue]
-        errors = await submitter.queue.send_many(queue, [prepared[position].outgoing for position in positions])
+        errors = await submitter.services.queue.send_many(
+            queue, [prepared[position].outgoing for position in positions]
+        )
         told = dict(zip(positions, errors, strict=True))
 
         async def conclude(position: int) -> Submitted:

@@ -28,13 +28,12 @@ from fanfold.engine.errors import (
 )
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import BlobRef, Value, dump
-from fanfold.engine.ports import Blobs, Clock, Ids, IfAbsent, NotSent, Outgoing, QueueSlots, RunKey, RunStore, WorkQueue
+from fanfold.engine.ports import Ids, IfAbsent, NotSent, Outgoing, RunKey
 from fanfold.engine.record.messages import Envelope, QueueName, first_version
 from fanfold.engine.record.run import ForkOrigin, Run, Slot
 from fanfold.engine.rules.fork import TakenOver
 from fanfold.service.payloads import payload_key
 from fanfold.service.retrying import Patience, doubling, insist
-from fanfold.service.settings import Settings
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
@@ -93,32 +92,12 @@ class Prepared:
     estimate: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Submitter:
     """Accepts runs: one reservation, one send, one put, and a catalog read where no version is named."""
 
-    runs: RunStore
-    queue: WorkQueue
-    slots: QueueSlots
-    blobs: Blobs
+    services: Services
     workflows: WorkflowCache
-    clock: Clock
-    ids: Ids
-    settings: Settings
-
-    @classmethod
-    def on(cls, services: Services, workflows: WorkflowCache) -> Submitter:
-        """One that accepts runs into these services."""
-        return cls(
-            runs=services.runs,
-            queue=services.queue,
-            slots=services.slots,
-            blobs=services.blobs,
-            workflows=workflows,
-            clock=services.clock,
-            ids=services.ids,
-            settings=services.settings,
-        )
 
     async def submit(self, asked: Submission) -> Submitted:
         """The accepted run.
@@ -128,13 +107,13 @@ class Submitter:
         """
         key = run_key(asked)
         if key is not None:
-            recorded = await self.runs.get(key, now=self.clock.now())
+            recorded = await self.services.runs.get(key, now=self.services.clock.now())
             if recorded is not None:
                 return replay(recorded, asked)
         prepared = await self.prepare(asked, await self.workflow(asked))
         error: NotSent | None = None
         try:
-            await self.queue.send(
+            await self.services.queue.send(
                 prepared.queue, prepared.outgoing.message, delay_seconds=prepared.outgoing.delay_seconds
             )
         except (LimitExceeded, InfrastructureError) as not_sent:
@@ -147,8 +126,8 @@ class Submitter:
             workflow = await self.workflows.current(asked.tenant, asked.workflow)
         else:
             workflow = await self.workflows.get(asked.tenant, asked.workflow, asked.workflow_version)
-        if workflow.class_name not in self.settings.classes:
-            known = ", ".join(self.settings.classes)
+        if workflow.class_name not in self.services.settings.classes:
+            known = ", ".join(self.services.settings.classes)
             raise InvalidDocument(
                 (
                     ValidationIssue(
@@ -161,22 +140,22 @@ class Submitter:
         return workflow
 
     def _lane(self, asked: Submission, workflow: Workflow) -> str:
-        lanes = self.settings.classes[workflow.class_name].lanes
+        lanes = self.services.settings.classes[workflow.class_name].lanes
         return lane_of(workflow.class_name, lanes, asked.urgency, asked.bound)
 
     async def prepare(self, asked: Submission, workflow: Workflow) -> Prepared:
         """Reserve a slot and store a big input: what is to be sent next. Whatever becomes of it, `conclude` it."""
-        now = self.clock.now()
+        now = self.services.clock.now()
         lane = self._lane(asked, workflow)
-        run_id = (run_key(asked) or RunKey(tenant=asked.tenant, run_id=_drawn_id(self.ids))).run_id
-        submission = self.ids.token()
+        run_id = (run_key(asked) or RunKey(tenant=asked.tenant, run_id=_drawn_id(self.services.ids))).run_id
+        submission = self.services.ids.token()
         key = partial(payload_key, asked.tenant, run_id, submission)
         # Unanswered: at most a slot too many, which the sweeper heals.
-        reserved = await self.slots.reserve(workflow.class_name, now=now)
+        reserved = await self.services.slots.reserve(workflow.class_name, now=now)
         # Timeouts count from when the run may begin: else a delay near its timeout could only ever expire.
         start = now + timedelta(seconds=asked.delay_seconds)
         begun = now if asked.fork is None else asked.fork.since
-        end = begun + timedelta(days=self.settings.max_life_days)
+        end = begun + timedelta(days=self.services.settings.max_life_days)
         queue_timeout = workflow.queue_timeout_seconds
         try:
             envelope = Envelope(
@@ -236,11 +215,11 @@ class Submitter:
         if isinstance(value, BlobRef):
             return value
         data = dump(value)
-        return value if len(data) <= self.settings.inline_bytes else await self.blobs.put(key, data)
+        return value if len(data) <= self.services.settings.inline_bytes else await self.services.blobs.put(key, data)
 
     async def _origin(self, fork: TakenOver, key: str) -> ForkOrigin:
         # Only once there is a slot: a fork that is refused, or is there, leaves nothing in the bucket.
-        return fork.stored(await self.blobs.put(key, dump(fork.kept)))
+        return fork.stored(await self.services.blobs.put(key, dump(fork.kept)))
 
     async def _create(self, run: Run) -> Run | None:
         """Put the row if absent; returns the record that stands in its way, if any.
@@ -250,20 +229,20 @@ class Submitter:
         """
 
         async def create() -> Run | None:
-            if (self.clock.now() - run.created_at).total_seconds() > self.settings.slot_void_seconds:
+            if (self.services.clock.now() - run.created_at).total_seconds() > self.services.settings.slot_void_seconds:
                 # Frozen since its send: its slot may be repaired by now, and a queued row must have one (R6).
                 raise _TooLate("the envelope is out, and the time to create its row is over")
             try:
-                await self.runs.put(run, IfAbsent(), now=self.clock.now())
+                await self.services.runs.put(run, IfAbsent(), now=self.services.clock.now())
             except Conflict as conflict:
                 key = RunKey(tenant=run.tenant, run_id=run.id)
-                recorded = conflict.current or await self.runs.get(key, now=self.clock.now())
+                recorded = conflict.current or await self.services.runs.get(key, now=self.services.clock.now())
                 if isinstance(recorded, Run):
                     return recorded
                 raise Unanswered("the row in the way was gone when it was read") from conflict
             return None
 
-        return await insist(self.clock, create, PUT_PATIENCE)
+        return await insist(self.services.clock, create, PUT_PATIENCE)
 
     async def _give_back(self, class_name: str, slot: Slot, *, since: datetime) -> None:
         """Return a slot taken at `since`; a definite refusal is repeated, an unanswered return never (R6).
@@ -272,15 +251,15 @@ class Submitter:
         """
 
         def in_time() -> bool:
-            return (self.clock.now() - since).total_seconds() <= self.settings.slot_void_seconds
+            return (self.services.clock.now() - since).total_seconds() <= self.services.settings.slot_void_seconds
 
         async def release() -> None:
             if not in_time():
                 raise Unanswered("it was taken too long ago")
-            await self.slots.give_back(class_name, slot, in_time=in_time)
+            await self.services.slots.give_back(class_name, slot, in_time=in_time)
 
         try:
-            await insist(self.clock, release, RELEASE_PATIENCE)
+            await insist(self.services.clock, release, RELEASE_PATIENCE)
             return
         except InfrastructureError as error:
             why = str(error)

@@ -9,7 +9,7 @@ import pytest
 
 from fanfold.adapters.aws.s3 import S3Blobs
 from fanfold.engine.payload import BlobRef
-from fanfold.service.wiring import Aws
+from fanfold.service.aws_clients import Aws
 
 REF = BlobRef(key="acme/r1/s1/input", bytes=1, sha256="0" * 64)
 

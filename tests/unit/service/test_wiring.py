@@ -19,8 +19,9 @@ import pytest
 from fanfold.adapters.aws.calls import Client
 from fanfold.engine.errors import Unanswered, Unavailable
 from fanfold.engine.record.messages import QueueName
+from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import ClassSettings, Settings
-from fanfold.service.wiring import Aws, queue_urls
+from fanfold.service.wiring import queue_urls
 
 DATE = "Mon, 30 Nov 2026 12:00:00 GMT"
 NOON = 1_796_040_000.0

@@ -123,7 +123,7 @@ def context_of(services: Services) -> Context:
     """A context on these services, with nothing remembered yet."""
     settings = services.settings
     workflows = WorkflowCache(services.catalog, settings.classes, aside=services.aside)
-    submitter = Submitter.on(services, workflows)
+    submitter = Submitter(services, workflows)
     return Context(
         services=services,
         workflows=workflows,
