@@ -1,4 +1,4 @@
-"""Dead letters: lost envelopes go back on their way, nothing is failed (R13)."""
+"""Dead letters: lost envelopes are sent again, and no run fails (R13)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
 
 UNREADABLE_SECONDS = 900
-"""How long a message that stays is hidden before it is looked at again; the code may be newer by then."""
+"""Seconds until a message that stays is received again; the code may be newer by then."""
 
 
 async def revive(services: Services, messages: Sequence[Received], *, now: datetime) -> Sequence[str]:
-    """Look at dead letters; returns the ids of those that stay. The others may be deleted.
+    """Handle dead letters. Returns the ids of those that stay; the others may be deleted.
 
     An envelope whose run has no row yet, or is still queued, is sent to its lane again, to arrive in
     15 minutes. Any other message is dropped: the row brings its run back (R4). What can't be read,
@@ -64,7 +64,7 @@ async def _stays(services: Services, received: Received, now: datetime) -> bool:
         logger().warning("a dead letter stays for now", extra={"run_id": envelope.run_id, "error": repr(error)})
         return True
     count(Metric.REPAIRED)
-    logger().info("a dead letter goes back to its lane", extra={"run_id": envelope.run_id, "queue": str(lane)})
+    logger().info("a dead letter is sent to its lane again", extra={"run_id": envelope.run_id, "queue": str(lane)})
     return False
 
 

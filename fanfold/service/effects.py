@@ -85,14 +85,16 @@ class EffectRunner:
         except Exception:
             count(Metric.EFFECTS_FAILED)
             facts = {"run_id": run.id, "effect": type(effect).__name__}
-            logger().exception("what follows a commit failed; the sweeper makes up for it", extra=facts)
+            logger().exception("an effect of a commit failed; the sweeper repairs it", extra=facts)
 
     async def _ring(self, run: Run, effect: SendWake, *, map_step: str | None = None) -> None:
         try:
             await ring(self._services, run, effect.at, map_step=map_step)
         except InfrastructureError as error:
             count(Metric.EFFECTS_FAILED)
-            logger().warning("a wake was not sent; the sweeper rings", extra={"run_id": run.id, "error": str(error)})
+            logger().warning(
+                "a wake was not sent; the sweeper sends another", extra={"run_id": run.id, "error": str(error)}
+            )
 
     async def _send(self, run: Run) -> None:
         try:
@@ -102,7 +104,7 @@ class EffectRunner:
         except InfrastructureError as error:
             count(Metric.EFFECTS_FAILED)
             logger().warning(
-                "an envelope was not sent; the sweeper does", extra={"run_id": run.id, "error": str(error)}
+                "an envelope was not sent; the sweeper sends another", extra={"run_id": run.id, "error": str(error)}
             )
 
     async def _start(self, run: Run, effect: StartMap) -> None:
@@ -112,7 +114,7 @@ class EffectRunner:
             why = str(error)
         count(Metric.EFFECTS_FAILED)
         facts = {"run_id": run.id, "step": effect.step, "error": why}
-        logger().warning("a map was not started elsewhere; it is tried again in half a minute", extra=facts)
+        logger().warning("a distributed map was not started; it is tried again in half a minute", extra=facts)
         return await self._ring(run, SendWake(at=self._services.clock.now() + START_AGAIN), map_step=effect.step)
 
     async def _stop(self, run: Run, effect: StopMap) -> None:
@@ -121,7 +123,7 @@ class EffectRunner:
         except InfrastructureError as error:
             count(Metric.EFFECTS_FAILED)
             facts = {"run_id": run.id, "step": effect.step, "error": str(error)}
-            logger().warning("a map was not stopped; its batches find the run ended", extra=facts)
+            logger().warning("a distributed map was not stopped; its batches find the run ended", extra=facts)
 
     async def _return(self, run: Run, effect: ReleaseSlot, committed: Moment) -> None:
         services, window = self._services, self._services.settings.slot_return_seconds
@@ -142,5 +144,5 @@ class EffectRunner:
             why = str(error)
         count(Metric.SLOTS_LEAKED)
         return logger().warning(
-            "a queue slot was not returned; the sweeper heals it", extra={"run_id": run.id, "error": why}
+            "a queue slot was not released; the sweeper repairs it", extra={"run_id": run.id, "error": why}
         )

@@ -1,1 +1,1 @@
-"""The HTTP API: events of API Gateway in, answers and problems out; what a call does to the services."""
+"""The HTTP API: API Gateway's events in, answers and problems out."""

@@ -1,4 +1,4 @@
-"""Who is calling and what they may do; how often a tenant may submit."""
+"""The caller, its scopes, and the submit rate of a tenant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fanfold.service.api.problems import forbidden, throttled, unauthorized
 
 
 class Scope(StrEnum):
-    """What a token may do. None of them includes another: what only READ shows is left out of others' answers."""
+    """What a token may do. No scope includes another: without READ answers contain no payloads."""
 
     SUBMIT = "submit"  # start runs
     READ = "read"  # look at runs with their inputs, outputs and events, at workflows and queues
@@ -22,7 +22,7 @@ class Scope(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the authorizer found out about a token; it never denies, the handler answers."""
+    """What the authorizer found out about a token. The authorizer never denies; the handler answers."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Whose token came with the request; `bound` says which lanes it may use."""
+    """The owner of the request's token. `bound` says which lanes the token may use."""
 
     tenant: str
     scopes: frozenset[str]
@@ -45,13 +45,13 @@ class Caller:
         return Scope.READ.value in self.scopes
 
     def must(self, scope: Scope) -> None:
-        """Refused with 403 unless the token has this scope."""
+        """Refuse with 403 unless the token has this scope."""
         if scope.value not in self.scopes:
             raise forbidden(f"the token lacks the scope {scope.value!r}")
 
 
 def caller_of(identity: Mapping[str, str]) -> Caller:
-    """The caller as the authorizer knows it; refused with 401 where it knows none."""
+    """The caller by the authorizer's context; refused with 401 without one."""
     verdict = identity.get("verdict")
     tenant = identity.get("tenant", "")
     if verdict != Verdict.OK or not TENANT.fullmatch(tenant):
@@ -71,9 +71,9 @@ _MAX_TENANTS = 10_000
 
 
 class SubmitRate:
-    """A token bucket per tenant in this process: approximate, and no call to anybody.
+    """A token bucket per tenant in this process: approximate, without a call.
 
-    Holds a minute's worth, refills evenly; 0 per minute means no limit.
+    It holds a minute's submits and refills evenly. 0 per minute means no limit.
     """
 
     def __init__(self, per_minute: int) -> None:
@@ -81,7 +81,7 @@ class SubmitRate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, tenant: str, *, monotonic: float) -> None:
-        """One submit of a tenant at a monotonic time in seconds; refused with 429 when its minute is used up."""
+        """Count a submit of a tenant at a monotonic time in seconds; refused with 429 beyond the limit."""
         if self._per_minute <= 0:
             return
         level, then = self._buckets.pop(tenant, (float(self._per_minute), monotonic))

@@ -1,7 +1,7 @@
-"""The HTTP API as one callable: Powertools routes, the table of calls says what to, errors become problems.
+"""The HTTP API as one callable. Powertools routes by the table of calls; errors become problem documents.
 
-The resolvers of the two payload formats share everything. Powertools' own validation is off: it
-answers broken JSON with 422, lets NaN and duplicate keys pass, and errors in a shape of its own.
+The resolvers of both payload formats share everything. Powertools' own validation is off: it answers malformed JSON
+with 422, accepts NaN and duplicate keys, and has its own error format.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from fanfold.service.version import VERSION
 from fanfold.service.wiring import Services
 
 FOLD = timedelta(seconds=10)
-"""What calls cost is written this often at most: a line of it costs more than the read that it tells of."""
+"""The AWS usage of calls is written this often at most: a log line costs more than a read."""
 
 _Work = Callable[[Request], Awaitable[Answer]]
 
 
 class App:
-    """The API on some services: call it as a Lambda handler is called, or await `answer` inside a loop.
+    """The API on some services: call it like a Lambda handler, or await `answer` inside a loop.
 
     All calls of one process run on one event loop, kept between them; `close` ends it.
     """
@@ -51,7 +51,7 @@ class App:
         self._rest = self._routed(APIGatewayRestResolver())
 
     def __call__(self, event: Mapping[str, Any], context: object) -> dict[str, Any]:
-        """The proxy answer to a proxy event; no error flies out of it."""
+        """The proxy answer to a proxy event. Raises nothing."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         try:
@@ -65,13 +65,13 @@ class App:
         try:
             return await resolver.resolve_async(event, context)  # type: ignore[arg-type]  # any context will do
         except Exception:
-            # An event that is no proxy event, or a bug of the router: still a problem, never a trace.
+            # A malformed event, or a bug in the router: the answer is a problem document, never a traceback.
             logger().exception("an event could not be answered")
             headers = {"Content-Type": PROBLEM_JSON}
             return {"statusCode": 500, "headers": headers, "body": INTERNAL.body(), "isBase64Encoded": False}
 
     def tell(self) -> None:
-        """Write what was counted. Mere costs wait for a call after `FOLD`; a sandbox that ends takes them along."""
+        """Write the metrics. AWS usage alone waits for a call after `FOLD`; a sandbox that ends loses it."""
         now = self._services.clock.now()
         if now - self._told_at >= FOLD:
             self._told_at = now
@@ -88,7 +88,7 @@ class App:
     def _routed(self, resolver: ApiGatewayResolver) -> ApiGatewayResolver:
         def add(method: str, path: str, work: Callable[..., Awaitable[Answer]]) -> None:
             async def route(**parameters: str) -> Response[str]:
-                # Before the first await: Powertools keeps the event in a place all calls share.
+                # Before the first await, because Powertools keeps the event in shared state.
                 event = resolver.current_event
                 return await self._guarded(event.raw_event, event.path, functools.partial(work, **parameters))
 
@@ -125,7 +125,7 @@ class App:
             return await call.handler(self._desk, request, **parameters)
         caller = caller_of(request.identity)
         caller.must(call.scope)
-        # A run's calls are about it; a submit's run has no id yet.
+        # Calls on a run log its id; the run of a submit has none yet.
         named = about(parameters["id"]) if "id" in parameters else nullcontext()
         with named, refusals() if call.accepts_runs else nullcontext():
             return await call.handler(self._desk, caller, request, **parameters)
@@ -145,10 +145,10 @@ class App:
 
     def _no_route(self, method: str, path: str) -> Problem:
         known = [(call.method, call.path) for call in CALLS] + [("GET", path) for path in self._open()]
-        # A path that is written out is nobody's id or name.
+        # A literal path segment is no id or name.
         exact = {other for other, template in known if template == path}
         allowed = sorted(exact or {other for other, template in known if pattern(template).match(path)})
-        # The router knows fewer characters than a path may have: what can be no id or name is nowhere.
+        # The router accepts fewer characters than a path may have; such a path is not found.
         wrong = allowed and method not in allowed
         return (wrong_method(method, allowed) if wrong else no_route(path)).problem
 
@@ -161,7 +161,7 @@ def _problem(problem: Problem) -> Response[str]:
 
 @functools.cache
 def _specification() -> dict[str, Any]:
-    # Imported when somebody asks for it: no other call needs it, and schemas cost a tenth of a second.
+    # Imported on demand: no other call needs it, and schemas cost a tenth of a second.
     from fanfold.service.api.openapi import document
 
     return document(CALLS, version=VERSION)

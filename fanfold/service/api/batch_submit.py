@@ -1,7 +1,7 @@
-"""Many submissions at once: each as it would be alone, the calls shared where they can be.
+"""Many submits in one call: each has the same result as alone, but they share calls to AWS.
 
-One read finds all replays, one each workflow (in each lane), sends go ten a call; reservations and rows,
-which are conditional each for itself, go side by side.
+One read finds all replays, one read each workflow (in each lane), and a send has ten messages. Reservations and records
+are separate conditional writes, made concurrently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Outcome = Submitted | Exception
 async def submit_many(submitter: Submitter, asked: Sequence[Submission]) -> Sequence[Outcome]:
     """What `Submitter.submit` would return or raise for each of at most 100 submissions, in order.
 
-    Raises an `InfrastructureError` only before anything was done: when replays can't be looked for.
+    Raises an `InfrastructureError` only before anything was done, if the read for replays fails.
     """
     outcomes: dict[int, Outcome] = await _replays(submitter, asked)
     fresh = [position for position in range(len(asked)) if position not in outcomes]
@@ -48,7 +48,7 @@ async def submit_many(submitter: Submitter, asked: Sequence[Submission]) -> Sequ
 
 
 async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[int, Outcome]:
-    """The outcomes of those whose key came before."""
+    """The results of submits whose key was used before."""
     keys = {position: key for position, one in enumerate(asked) if (key := run_key(one)) is not None}
     if not keys:
         return {}
@@ -64,7 +64,7 @@ async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[in
 
 
 async def _sent(submitter: Submitter, prepared: Mapping[int, Prepared]) -> dict[int, Outcome]:
-    """Send all, queue by queue; then each goes on by what became of its own message."""
+    """Send all, queue by queue. Each submit then continues by the result of its own message."""
     by_queue: dict[QueueName, list[int]] = {}
     for position, one in prepared.items():
         by_queue.setdefault(one.queue, []).append(position)
@@ -88,7 +88,7 @@ async def _sent(submitter: Submitter, prepared: Mapping[int, Prepared]) -> dict[
 
 
 async def _each(items: Mapping[K, V], work: Callable[[V], Awaitable[T]]) -> dict[K, T | Exception]:
-    """What `work` returned or raised for each item, all at once: nobody's error keeps another from its end."""
+    """Run `work` for all items concurrently. Returns each result or error; no error stops the others."""
     results = await asyncio.gather(*map(work, items.values()), return_exceptions=True)
     outcomes: dict[K, T | Exception] = {}
     for key, result in zip(items, results, strict=True):
@@ -99,5 +99,5 @@ async def _each(items: Mapping[K, V], work: Callable[[V], Awaitable[T]]) -> dict
 
 
 def _named(asked: Submission) -> tuple[str, str, str | None, LaneRequest, LaneLimit]:
-    """What decides which workflow a submission gets, and whether it may."""
+    """The facts that decide which workflow a submit gets, and whether it is allowed."""
     return asked.tenant, asked.workflow, asked.workflow_version, asked.urgency, asked.bound

@@ -1,4 +1,4 @@
-"""Operators' moves: read the run, decide, commit, send a wake (R10). Two at once: one wins, the other decides anew."""
+"""Operations: read the run, decide, commit, send a wake (R10). Of two at once one wins, and the other decides again."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fanfold.service.wiring import Services
 from fanfold.service.workflow_cache import WorkflowCache
 
 PATIENCE = Patience(pauses_seconds=doubling(0.02, 1.0), budget_seconds=10.0)
-"""How long a move is tried for against a holder's writes and a service's refusals: leaves API Gateway's 30 s room."""
+"""Seconds for which an operation is retried against a holder's writes and failing services; API Gateway allows 30 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The run as it is after a move; `changed`: by this call. `seq` is the journal entry that tells of it (0: none)."""
+    """The run after an operation. `changed`: by this call. `seq` is the operation's journal entry (0: none)."""
 
     run: Run
     changed: bool
@@ -83,7 +83,7 @@ def _asking(
 
 
 class Control:
-    """Carries out operators' moves. Each is one read and one write, and a message where it makes the run runnable."""
+    """Carries out operations. Each is one read and one write, and a message if the run becomes runnable."""
 
     def __init__(self, services: Services, workflows: WorkflowCache) -> None:
         self._services = services
@@ -91,7 +91,7 @@ class Control:
         self._limits = engine_limits(services.settings)
 
     async def carry_out(self, run: Run, move: Move) -> Done:
-        """Make a move of a run, given its record as read.
+        """Carry out an operation on a run, given its record as read.
 
         Raises `WrongState`, `SignalsFull`, `KeyReused`, `NotFound` (it expired meanwhile), `LimitExceeded` (the record
         is too big, all that has ended sealed away), or an `InfrastructureError` when it is not known to be done.
@@ -113,7 +113,7 @@ class Control:
     async def _followed(self, done: Committed) -> Done:
         """What follows the commit; only then is the operator answered."""
         first, run = done.commit.first, done.commit.run
-        assert first is not None, "every move is told of in the journal"
+        assert first is not None, "every operation has a journal entry"
         facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
         logger().info("an operation", extra={**facts, "did": str(first.type)})
         await follow(self._services, done)

@@ -1,7 +1,7 @@
-"""Cursors: opaque, checked texts that say where in one listing to go on.
+"""Cursors: opaque, checked strings that say where a list continues.
 
-The check binds a cursor to its listing. It is no secret: whoever forges one only reads on at
-another place of a list that is his own, because the tenant comes from the token alone.
+The check binds a cursor to its list. It is no secret: a forged cursor only continues the caller's own list at another
+place, because the tenant comes from the token alone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from fanfold.engine.errors import InvalidCursor
 
 
 def encode(slot: str, listing: str) -> str:
-    """The cursor for a place (ASCII) in a listing, named by any text that tells it from every other."""
+    """The cursor for a place (ASCII) in a list. `listing` is any text that identifies the list."""
     return _text(f"{slot} {_check(slot, listing)}")
 
 
 def decode(cursor: str, listing: str) -> str:
-    """The place in a cursor. Raises `InvalidCursor` when it is broken or another listing's."""
+    """The place in a cursor. Raises `InvalidCursor` if it is malformed or belongs to another list."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError) as error:

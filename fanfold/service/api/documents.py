@@ -1,4 +1,4 @@
-"""Workflow documents as they are sent: JSON or YAML text → the JSON they stand for."""
+"""Parses workflow documents in JSON or YAML."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "
 
 
 def document_of(request: Request) -> Json:
-    """The document a request carries, by its content type (JSON where it names none we know).
+    """The document in a request, by its content type (JSON by default).
 
-    Refused with 400 where the text can't be read.
+    Refused with 400 if the text is malformed.
     """
     if request.content_type not in YAML_TYPES:
         return request.json()

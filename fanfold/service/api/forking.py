@@ -1,4 +1,4 @@
-"""Fork: a new run that takes over what an old one has done, as far as a step (R10)."""
+"""Fork: a new run that takes over an old run's checkpoints up to a step (R10)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fanfold.service.workflow_cache import WorkflowCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """What an operator asks for. Without `version` it is the run's own; `input` holds only where `new_input`."""
+    """The parameters of a fork. The default `version` is the run's own; `input` counts only with `new_input`."""
 
     from_step: str
     version: str | None
@@ -33,7 +33,7 @@ class Fork:
 
 
 class Forker:
-    """Makes forks: a submit like any other, with the checkpoints as an immutable object of the new run."""
+    """Creates forks. A fork is a submit whose checkpoints are an immutable object of the new run."""
 
     def __init__(self, services: Services, workflows: WorkflowCache, submitter: Submitter) -> None:
         self._services = services
@@ -56,12 +56,12 @@ class Forker:
                 workflow=source.workflow,
                 workflow_version=version,
                 input=asked.input if asked.new_input else source.input,
-                # Its source's lane, or the best that whoever forks may use.
+                # The source's lane, or the best lane that the caller may use.
                 urgency=LaneRequest(usual=source.lane),
                 bound=asked.bound,
                 tags=source.tags,
                 request_hash=asked.request_hash,
-                # No client's own key has a NUL in it: a fork never meets a submit.
+                # A client's key contains no NUL, so a fork never has the key of a submit.
                 key=None if asked.key is None else f"fork\0{source.id}\0{asked.key}",
                 fork=fork,
             )

@@ -1,6 +1,7 @@
-"""Runs, newest first: the index finds, the row decides, the cursor is the last index key looked at (R16).
+"""Lists runs, newest first. The index finds them, the record decides, the cursor is the last index key (R16).
 
-A row that this code can't read is listed as unreadable where nothing is filtered: whether it fits nobody can tell.
+A record that this code can't read is listed as unreadable if there is no filter, because nobody can tell whether it
+matches.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from fanfold.service.api import cursors
 from fanfold.service.run_reads import legible
 
 MAX_EXAMINED = 1_000
-"""Index keys looked at for one page: a rare filter gets short pages instead of a slow answer."""
+"""The most index keys for one page: a rare filter gets short pages instead of a slow answer."""
 _FURTHER = 250
-"""Index keys asked of each bucket after the first look: about 24 KB of them."""
+"""Index keys of each bucket in further queries: about 24 KB."""
 _BATCH = 100  # BatchGetItem takes 100 keys
 _DAMAGED = "~"
-"""How the place of a row begins whose sort key is damaged: what follows is that key."""
+"""The prefix of a place whose sort key is damaged; the key follows."""
 _MAX_SORT_BYTES = 1_024  # DynamoDB's limit for a sort key
 _BUCKETS = {
     Status.SUCCEEDED: Bucket.SUCCEEDED,
@@ -35,14 +36,14 @@ _BUCKETS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a listed run must be: one of these, where any are named. `tags`: all of them (value None: any value)."""
+    """The filters of a list. Empty: everything. `tags`: all of them must match (value None: any value)."""
 
     statuses: frozenset[Status] = frozenset()
     workflows: frozenset[str] = frozenset()
     tags: tuple[tuple[str, str | None], ...] = ()
 
     def match(self, run: Run) -> bool:
-        """Whether a row is to be shown."""
+        """Whether a record matches."""
         return (
             (not self.statuses or run.status in self.statuses)
             and (not self.workflows or run.workflow in self.workflows)
@@ -66,7 +67,7 @@ class Filters:
 class Page:
     """Runs with the cursor after each; `next_cursor` is None only at the end of the list.
 
-    In place of a run that can't be read stands its key in the index.
+    A run that can't be read is represented by its key in the index.
     """
 
     runs: tuple[tuple[Run | IndexKey, str], ...]
@@ -81,12 +82,12 @@ async def page(
     shown: list[tuple[Run | IndexKey, str]] = []
     examined = 0
     while True:
-        # What the first look did not fill is rare: look at much at once then.
+        # If the first query did not fill the page, matches are rare: then read much at once.
         look = limit if examined == 0 else max(limit, _FURTHER)
         keys, more = await _keys(store, tenant, filters.buckets(), limit=look, before=before)
         start = 0
         while start < len(keys) and len(shown) < limit:
-            # First as many rows as are missing: without a rare filter, no row is read that is not shown.
+            # First read as many records as are missing, so that without a rare filter no record is read in vain.
             wanted = min(limit - len(shown), _BATCH) if start == 0 else _BATCH
             part = keys[start : start + wanted]
             heads = await legible(store, [RunKey(tenant=tenant, run_id=key.run_id) for key in part], now=now)
@@ -123,7 +124,7 @@ async def _keys(
         for key in keys:
             found.setdefault(key.run_id, key)
         if len(keys) >= limit:
-            # Behind its last key this bucket may hold more; nothing older may be shown before that.
+            # This bucket may have more keys after its last one, and they come before anything older.
             last = keys[-1].order
             stop_before = last if stop_before is None else max(stop_before, last)
     ordered = sorted(found.values(), key=attrgetter("order"), reverse=True)

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of calls and their models; nothing in it is kept by hand."""
+"""The OpenAPI 3.1 document, generated from the table of calls and their models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TAGS = {
     "operations": "Operations on a run: cancel, pause, resume, signal, redrive, fork.",
     "service": "How it is, and how full.",
 }
-"""The sections that documentation pages show the calls in."""
+"""The sections of documentation pages."""
 
 
 def document(calls: Sequence[Call], *, version: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The documentation's page: Swagger UI out of Powertools' package with the document in it. It loads nothing."""
+"""The documentation page: Swagger UI from Powertools' package with the document inside. It loads nothing."""
 
 from __future__ import annotations
 

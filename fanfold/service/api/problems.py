@@ -1,4 +1,4 @@
-"""Every error a client can see, as an RFC 9457 problem: a stable slug, a status, a sentence; never a stack trace."""
+"""Errors as RFC 9457 problem documents: a stable slug, a status, a sentence; never a stack trace."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from fanfold.engine.errors import (
 
 PROBLEM_JSON = "application/problem+json"
 UNAVAILABLE_RETRY_SECONDS = 2
-"""When to come back after a 503: SDK retries are over by then, and a throttled table recovers within seconds."""
+"""Retry-After of a 503: the SDK's retries are over by then, and a throttled table recovers within seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What a problem answer says. `issues` point into the document, `parameter` names a query parameter or header."""
+    """A problem document. `issues` point into the request, `parameter` names a query parameter or header."""
 
     slug: str
     title: str
@@ -66,7 +66,7 @@ class Problem:
 
 
 class Refused(FanfoldError):
-    """A request answered with a problem that belongs to HTTP alone (a bad token, a wrong method, a broken body)."""
+    """An error of the HTTP layer alone (a bad token, a wrong method, a malformed body)."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"{problem.slug}: {problem.detail}")
@@ -74,12 +74,12 @@ class Refused(FanfoldError):
 
 
 def malformed(detail: str, *, slug: str = "malformed-json") -> Refused:
-    """400: the body is not what its content type says."""
+    """400: the body does not match its content type."""
     return Refused(Problem(slug=slug, title="The body can't be read", status=400, detail=detail))
 
 
 def invalid_body(issues: Sequence[ValidationIssue], *, title: str = "The request is invalid") -> Refused:
-    """422: the body is readable and wrong; every issue at once."""
+    """422: the body is well-formed but wrong; with every issue."""
     detail = "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in issues[:3])
     return Refused(Problem(slug="invalid-document", title=title, status=422, detail=detail, issues=issues))
 
@@ -162,7 +162,7 @@ INTERNAL = Problem(
     status=500,
     detail="the request failed for a reason that is not its own; it is logged",
 )
-"""What an unexpected error looks like from outside: nothing of it is shown."""
+"""The answer to an unexpected error, without its details."""
 
 
 def problem_of(error: Exception) -> Problem:
@@ -179,7 +179,7 @@ def problem_of(error: Exception) -> Problem:
         case LimitExceeded():
             return Problem(slug="limit-exceeded", title="A limit was met", status=422, detail=str(error))
         case PayloadLost():
-            # Before `NotFound`: the run is there, and a part of it is not.
+            # Before `NotFound`: the run exists, but a part of it does not.
             return Problem(slug="unreadable", title="A part of the record is lost", status=500, detail=str(error))
         case NotFound():
             return Problem(slug="not-found", title="Not found", status=404, detail=str(error))
@@ -199,7 +199,7 @@ def problem_of(error: Exception) -> Problem:
                 estimate=estimate(error.limit, error.drain_per_second),
             )
         case Unreadable() if not isinstance(error, NewerSchema):
-            # Trying again would find the same.
+            # A retry would have the same result.
             return Problem(slug="unreadable", title="The record can't be read", status=500, detail=str(error))
         case InfrastructureError():
             return Problem(

@@ -1,4 +1,4 @@
-"""Submits that were refused although nothing was wrong with them, counted by reason."""
+"""Counts refused valid submits by reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fanfold.service.telemetry.reporting import Metric, Refusal, count
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Counts what is raised within, if it refuses a submit that may well be sent again; lets it fly on."""
+    """Count an error that refuses a valid submit, and raise it again."""
     try:
         yield
     except Exception as error:
@@ -22,7 +22,7 @@ def refusals() -> Iterator[None]:
 
 
 def count_refusal(error: Exception) -> None:
-    """Counts an error if it refuses a submit that may well be sent again."""
+    """Count an error if it refuses a valid submit."""
     match error:
         case QueueFull():
             reason = Refusal.QUEUE_FULL

@@ -1,4 +1,4 @@
-"""What the HTTP API takes: bodies and queries as models, checked once at the edge. OpenAPI is made of them."""
+"""Models of request bodies and queries, checked once at the edge. The OpenAPI document is generated from them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fanfold.engine.language.duration import parse_duration
 from fanfold.engine.record.run import Status
 
 MAX_WAIT_SECONDS = 25
-"""API Gateway gives up after 30 s (HTTP API, hard): an answer must be on its way before."""
+"""The longest wait in seconds: API Gateway ends a request after 30 s (HTTP API, hard limit)."""
 MAX_DELAY_SECONDS = 900
 """SQS delays a message by at most 15 minutes."""
 MAX_TAGS = 20
 MAX_BATCH = 100
-"""Runs in one call: what their reservations and rows, side by side, need stays far below API Gateway's 30 s."""
+"""Runs in one call: their concurrent reservations and records stay far below API Gateway's 30 s."""
 
 TAG_FILTER = re.compile(r"([A-Za-z0-9._/-]{1,64})(?:[:=](.{0,256}))?", re.DOTALL)
-"""A tag's name and perhaps its value: a name has neither sign in it, a value may have both."""
+"""A tag's name and optional value. A name contains neither `:` nor `=`; a value may contain both."""
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,64}$")]
 TagValue = Annotated[str, StringConstraints(max_length=256)]
 Wait = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -28,7 +28,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 
 
 class Incoming(BaseModel):
-    """A stranger's document: a field it does not have is an error, so that no typing error is passed over.
+    """A document from outside. An unknown field is an error, so that no typing error is ignored.
 
     As a query: `exact` says that a parameter it does not have is an error too (proxies and caches add some, which
     elsewhere are passed over); the lists in `repeated` are not split at commas, for their values may have some.

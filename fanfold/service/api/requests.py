@@ -1,4 +1,4 @@
-"""A request as it came through API Gateway, either payload format, and what may be read out of it."""
+"""A request from API Gateway in either payload format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Request:
         return self.headers.get("content-type", "").split(";")[0].strip().lower()
 
     def json(self) -> Json:
-        """The body as JSON; refused with 400 where it is none, or leaves open what it means."""
+        """The body as JSON; refused with 400 if it is malformed or ambiguous."""
         try:
             # Strictly: json.loads would guess UTF-16 and let lone surrogates pass.
             value = parse(self.body.decode("utf-8"))
@@ -101,7 +101,7 @@ def _body(event: Mapping[str, Any], limit: int) -> bytes:
     else:
         body = text.encode("utf-8", "surrogatepass")
         if "\ufffd" in text and len(body) != _sent_bytes(event, len(body)):
-            # API Gateway decodes what it hands on as text, and puts this character for bytes that are not UTF-8.
+            # API Gateway decodes text, and replaces bytes that are not UTF-8 by this character.
             raise malformed("the body is not UTF-8")
     if len(body) > limit:
         raise too_large(f"max_body_bytes: the body has {len(body):,} bytes; {limit:,} is the most")
@@ -109,21 +109,21 @@ def _body(event: Mapping[str, Any], limit: int) -> bytes:
 
 
 def _sent_bytes(event: Mapping[str, Any], otherwise: int) -> int:
-    """How long the body was when it was sent, as far as the headers tell."""
+    """The length of the body as sent, if the headers say it."""
     headers = {str(name).lower(): str(value) for name, value in (event.get("headers") or {}).items()}
     stated = headers.get("content-length", "")
     return int(stated) if _LENGTH.fullmatch(stated) and "content-encoding" not in headers else otherwise
 
 
 def _identity(event: Mapping[str, Any]) -> dict[str, str]:
-    """What the authorizer said: format 2.0 wraps it in `lambda`, 1.0 does not."""
+    """The authorizer's context: format 2.0 wraps it in `lambda`, 1.0 does not."""
     authorizer = event.get("requestContext", {}).get("authorizer") or {}
     context = authorizer.get("lambda", authorizer) or {}
     return {str(name): str(value) for name, value in context.items() if value is not None}
 
 
 def check_depth(value: Json) -> None:
-    """Refuses with 400 what is nested deeper than `MAX_DEPTH`."""
+    """Refuse with 400 a value that is nested deeper than `MAX_DEPTH`."""
     if deeper_than(value, MAX_DEPTH):
         raise malformed(f"the body is nested deeper than {MAX_DEPTH} levels")
 
@@ -146,7 +146,7 @@ def value_as(model: type[Model], value: Json) -> Model:
 def query_as(model: type[Query], request: Request) -> Query:
     """The query as a model: lists take repeated and comma-joined values.
 
-    A parameter that the model lacks is passed over, or refused where the model is `exact`.
+    An unknown parameter is ignored, or refused if the model is `exact`.
     """
     given: dict[str, object] = {}
     if model.exact and (unknown := sorted(set(request.query) - set(model.model_fields))):
@@ -171,7 +171,7 @@ def query_as(model: type[Query], request: Request) -> Query:
 
 
 def _sentence(error: ErrorDetails) -> str:
-    """What is wrong, in the words of whoever found it: pydantic announces ours as a "Value error"."""
+    """The message of an error, without pydantic's prefix "Value error"."""
     return error["msg"].removeprefix("Value error, ")
 
 

@@ -1,4 +1,4 @@
-"""What the HTTP API answers, as models. The OpenAPI document is made of them."""
+"""Models of the HTTP API's answers. The OpenAPI document is generated from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler hands back, and how it becomes an HTTP answer; those too big for Lambda go through the bucket."""
+"""Converts a handler's answer into an HTTP answer. Answers that are too big for Lambda go through the bucket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fanfold.service.api.serialization import to_json
 from fanfold.service.api.views import URL_SECONDS
 
 MAX_ANSWER_BYTES = 5_000_000
-"""The longest answer that is sent and not stored."""
+"""The longest answer that is sent directly."""
 MAX_FRAMED_BYTES = 6_000_000
 """The longest as Lambda counts it. It hands over at most 6,291,556 bytes, of a JSON object in which the answer is a
 text, every quote and backslash of it escaped; the rest is room for headers."""
@@ -33,7 +33,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What goes over the wire."""
+    """The HTTP answer."""
 
     status: int
     body: str
@@ -42,7 +42,7 @@ class Reply:
 
 
 async def reply(answer: Answer, blobs: Blobs, *, name: str) -> Reply:
-    """The answer as it is sent. One too long is stored as `name`, and the reply is a 303 to its presigned URL."""
+    """Encode an answer. An answer that is too long is stored as `name`, and the reply is a 303 to its presigned URL."""
     if isinstance(answer.content, str):
         body = answer.content
     else:

@@ -1,4 +1,4 @@
-"""The table of calls: method, path, scope, what goes in and out. The router and the OpenAPI document are made of it."""
+"""The table of calls: method, path, scope, models. The router and the OpenAPI document use it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Call:
 
     @property
     def accepts_runs(self) -> bool:
-        """Whether the call is there to make runs."""
+        """Whether the call creates runs."""
         return not {Accepted, BatchResults}.isdisjoint(self.answers.values())
 
 

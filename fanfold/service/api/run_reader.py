@@ -1,4 +1,4 @@
-"""A run's record as readers see it, whole: what is live in the head, and what its head names elsewhere."""
+"""Reads a whole run: its record, and the sealed segments that the record names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fanfold.service.wiring import Services
 T = TypeVar("T")
 
 READS = 3
-"""How often a record that changes under the reader is read anew."""
+"""How often a record that changes meanwhile is read again."""
 
 
 async def page(services: Services, run: Run, *, after: int, limit: int) -> tuple[Run, list[Entry]]:
     """Up to `limit` of a run's events after `after`, and the record they were read by.
 
-    A read where the head has them; where they are sealed away, a query or three more, however long the run is.
+    One read if the record has them. Sealed events take up to three queries more, however long the run is.
     Raises `NotFound` when the run's lifetime ended between the reads.
     """
 
@@ -35,7 +35,7 @@ async def page(services: Services, run: Run, *, after: int, limit: int) -> tuple
 
 
 async def whole(services: Services, run: Run) -> Run:
-    """The run with everything its record says of it: a read more only where some of it is sealed (R8).
+    """The whole run, with one more read if parts of it are sealed (R8).
 
     Raises `NotFound` when the run's lifetime ended between the reads.
     """
@@ -47,18 +47,18 @@ async def whole(services: Services, run: Run) -> Run:
 
 
 async def _standing(services: Services, run: Run, read: Callable[[Run], Awaitable[T]]) -> tuple[Run, T]:
-    """What is read by a record, and that record: the one given, or one that stands when parts of that are gone."""
+    """Read parts that a record names. Returns them and the record: the given one, or a newer one if parts are gone."""
     for _ in range(READS):
         try:
             return run, await read(run)
         except NotFound:
-            # The record was replaced by another submission's, or is gone: go by what stands now.
+            # Another submission's record has replaced it, or it is gone: continue with the current one.
             key = RunKey(tenant=run.tenant, run_id=run.id)
             recorded = await services.runs.get(key, now=services.clock.now())
             if recorded is None:
                 raise
             if (recorded.submission, recorded.version) == (run.submission, run.version):
-                # Nobody has written it: what it names is not there any more.
+                # Nobody has written the record, so a part that it names is lost.
                 raise Unreadable(f"a part of the record of run {run.id} is lost") from None
             run = recorded
     raise Unavailable(f"the record of run {run.id} changed under its reader, again and again")

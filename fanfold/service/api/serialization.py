@@ -1,4 +1,4 @@
-"""Answers as JSON: the model every answer is made of, and how it is written."""
+"""The base model of answers, and their JSON encoding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rfc3339(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """JSON in ASCII that is written into an answer as it is: read and written anew it would take ten times the room."""
+    """ASCII JSON that is copied into an answer. Decoding and encoding it would take ten times the memory."""
 
     data: bytes
 
@@ -51,7 +51,7 @@ def to_json(answer: object) -> bytes:
 
 
 _HOLE = f"verbatim {secrets.token_hex(16)}"
-"""Stands in a text for what is put there: drawn for each process, so that no payload has it in it."""
+"""A random placeholder for each process, which no payload can contain."""
 _HOLE_AS_JSON = json.dumps(_HOLE).encode("ascii")
 
 
@@ -71,5 +71,5 @@ def _plain(value: object) -> object:
 
 
 def is_nothing(value: object) -> bool:
-    """Whether a member that says nothing is left out of its answer: null, or an empty list."""
+    """Whether a member is left out of an answer: null, or an empty list."""
     return value is None or value == []

@@ -1,7 +1,7 @@
-"""Server-sent events: a part of a journal as `text/event-stream`, which EventSource reads and goes on from.
+"""Server-sent events: a part of a journal as `text/event-stream` for EventSource.
 
-API Gateway buffers answers, so a stream is a chain of short ones: each ends at once when it has told
-something, and the client comes again with the `id` of the last event it saw.
+API Gateway buffers answers, so a stream is a chain of short answers. Each ends after its events, and the client
+reconnects with the `id` of the last event.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from fanfold.service.api.serialization import to_json
 
 MEDIA_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 250
-"""How soon a client comes again after an answer that ended: the pause in a run's story, so a short one."""
+"""How soon a client reconnects after an answer."""
 RETRY_UNHELD_MS: Final = 2_000
-"""The same after an answer without news that nobody waited for: a process with no seat left must not be run down."""
+"""The same after an empty answer that did not wait, because too many calls were waiting."""
 RETRY_AFTER_END_MS: Final = 60_000
-"""A client that does not close the stream at its end would otherwise ask for it four times a second, for ever."""
+"""The same after the end, for clients that do not close the stream."""
 MAX_BYTES: Final = 1_000_000
-"""What one answer tells; the next one tells the rest. Lambda hands over at most 6 MB."""
+"""The most bytes of one answer; the next one continues. Lambda's limit is 6 MB."""
 
 
 def wanted(accept: str) -> bool:
@@ -31,7 +31,7 @@ def wanted(accept: str) -> bool:
 def stream(events: Sequence[EventView], *, end: StreamEnd | None, held: bool = True) -> str:
     """The events as one answer, at least the first and no more than fit; `end` follows the last of them.
 
-    An answer without events was `held` when it waited for some.
+    `held`: the answer has waited for events.
     """
     parts = [f"retry: {RETRY_MS if held or events else RETRY_UNHELD_MS}\n\n"]
     size = 0
@@ -42,7 +42,7 @@ def stream(events: Sequence[EventView], *, end: StreamEnd | None, held: bool = T
             return "".join(parts)
         parts.append(part)
     if end is not None:
-        # Without an id: who comes again after the end goes on from the last event, and learns of a redrive.
+        # Without an id, so that a client that reconnects later continues after the last event and sees a redrive.
         parts.append(f"event: end\nretry: {RETRY_AFTER_END_MS}\ndata: {to_json(end).decode('ascii')}\n\n")
     elif not events:
         parts.append(": nothing new yet\n\n")

@@ -1,6 +1,6 @@
-"""Submit: reserve a slot, send the envelope, create the row. Where it breaks off, nothing accepted is lost.
+"""Submit: reserve a slot, send the envelope, create the record. An interruption loses no accepted run.
 
-What is left behind at each point is the table in docs/decisions/0021-submit.md.
+docs/decisions/0021-submit.md has a table of what remains after an interruption at each point.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from fanfold.service.workflow_cache import WorkflowCache
 
 
 class _TooLate(Unanswered):
-    """The time to create a row is over."""
+    """The time to create a record is over."""
 
 
 PUT_PATIENCE = Patience(
     pauses_seconds=doubling(0.05, 1.0), budget_seconds=10.0, final=lambda error: isinstance(error, _TooLate)
 )
-"""How long the row is tried for once the envelope is sent: leaves API Gateway's 30 s room for the answer."""
+"""Seconds for which the put is retried after the envelope was sent; API Gateway allows 30 s for the call."""
 
 RELEASE_PATIENCE = Patience(
     pauses_seconds=(0.05, 0.1), budget_seconds=0.2, final=lambda error: not isinstance(error, (Throttled, Unavailable))
 )
-"""A slot's release is repeated after a definite refusal only, and its caller waits for it."""
+"""A release is repeated after a definite refusal only, and the caller waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a client asks for. `request_hash` (SHA-256, hex) is over the body as it was sent."""
+    """A client's submit. `request_hash` (SHA-256, hex) covers the body as sent."""
 
     tenant: str
     workflow: str
@@ -73,7 +73,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """The run that stands, and whether an earlier submit with the same key made it; if not, how long it may wait."""
+    """The accepted run, whether an earlier submit with the same key created it, and if not, its estimate."""
 
     run: Run
     replayed: bool
@@ -82,7 +82,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A submission that has its slot and is ready to be sent to `queue`; `run` is version 1 of what it becomes."""
+    """A submission with its slot, ready to be sent to `queue`. `run` is version 1 of its record."""
 
     asked: Submission
     slot: Slot
@@ -94,7 +94,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Accepts runs: one reservation, one send, one put, and a catalog read where no version is named."""
+    """Accepts runs: one reservation, one send, one put, and one read of the catalog if no version is named."""
 
     services: Services
     workflows: WorkflowCache
@@ -102,7 +102,7 @@ class Submitter:
     async def submit(self, asked: Submission) -> Submitted:
         """The accepted run.
 
-        Raises `NotFound`, `InvalidDocument` (a lane or class there is none of), `LaneDenied`, `QueueFull`,
+        Raises `NotFound`, `InvalidDocument` (an unknown lane or class), `LaneDenied`, `QueueFull`,
         `KeyReused`, or an `InfrastructureError`.
         """
         key = run_key(asked)
@@ -121,7 +121,7 @@ class Submitter:
         return await self.conclude(prepared, error)
 
     async def workflow(self, asked: Submission) -> Workflow:
-        """The workflow a submission names, if it may run. Raises `NotFound`, `InvalidDocument` or `LaneDenied`."""
+        """The workflow of a submission, if it may run. Raises `NotFound`, `InvalidDocument` or `LaneDenied`."""
         if asked.workflow_version is None:
             workflow = await self.workflows.current(asked.tenant, asked.workflow)
         else:
@@ -144,15 +144,15 @@ class Submitter:
         return lane_of(workflow.class_name, lanes, asked.urgency, asked.bound)
 
     async def prepare(self, asked: Submission, workflow: Workflow) -> Prepared:
-        """Reserve a slot and store a big input: what is to be sent next. Whatever becomes of it, `conclude` it."""
+        """Reserve a slot and store a large input before the send. Call `conclude` in any case."""
         now = self.services.clock.now()
         lane = self._lane(asked, workflow)
         run_id = (run_key(asked) or RunKey(tenant=asked.tenant, run_id=_drawn_id(self.services.ids))).run_id
         submission = self.services.ids.token()
         key = partial(payload_key, asked.tenant, run_id, submission)
-        # Unanswered: at most a slot too many, which the sweeper heals.
+        # Without an answer at most one slot too many is taken, and the sweeper repairs it.
         reserved = await self.services.slots.reserve(workflow.class_name, now=now)
-        # Timeouts count from when the run may begin: else a delay near its timeout could only ever expire.
+        # Timeouts count from when the run may begin. Otherwise a run with a long delay could only expire.
         start = now + timedelta(seconds=asked.delay_seconds)
         begun = now if asked.fork is None else asked.fork.since
         end = begun + timedelta(days=self.services.settings.max_life_days)
@@ -177,7 +177,7 @@ class Submitter:
                 origin=None if asked.fork is None else await self._origin(asked.fork, key("checkpoints")),
             )
         except InfrastructureError:
-            # No envelope left this process, whatever became of the object: the slot is nobody's.
+            # No envelope was sent, so nobody needs the slot.
             await self._give_back(workflow.class_name, reserved.slot, since=now)
             raise
         return Prepared(
@@ -196,18 +196,18 @@ class Submitter:
         `InfrastructureError` when the row can't be created.
         """
         if error is not None:
-            # What is only not answered may be out, and then needs its slot.
+            # A send without an answer may have succeeded, and then its run needs the slot.
             if isinstance(error, (Throttled, Unavailable, LimitExceeded)):
                 await self._give_back(prepared.queue.class_name, prepared.slot, since=prepared.run.created_at)
             raise error
         run = prepared.run
         recorded = await self._create(run)
         if recorded is None or recorded.submission == run.submission:
-            # The row is ours; where a worker was faster than this put, its record is the news.
+            # The record is ours. A worker may have written it before this put.
             count(Metric.RUNS_ACCEPTED, of=(run.class_name,))
             logger().debug("accepted", extra={"run_id": run.id, "version": 1, "workflow": run.workflow})
             return Submitted(run=recorded or run, replayed=False, estimate=prepared.estimate)
-        # Two submits with one key at once: the other's row stands, our envelope is void at its claim.
+        # Two submits with the same key: the other one's record exists, and our envelope's claim fails.
         await self._give_back(prepared.queue.class_name, prepared.slot, since=prepared.run.created_at)
         return replay(recorded, prepared.asked)
 
@@ -218,19 +218,19 @@ class Submitter:
         return value if len(data) <= self.services.settings.inline_bytes else await self.services.blobs.put(key, data)
 
     async def _origin(self, fork: TakenOver, key: str) -> ForkOrigin:
-        # Only once there is a slot: a fork that is refused, or is there, leaves nothing in the bucket.
+        # Only after the slot was taken, so that a refused or replayed fork leaves nothing in the bucket.
         return fork.stored(await self.services.blobs.put(key, dump(fork.kept)))
 
     async def _create(self, run: Run) -> Run | None:
-        """Put the row if absent; returns the record that stands in its way, if any.
+        """Put the record if absent; returns an existing record, if any.
 
-        The envelope is out, so the run will be executed: the put is repeated for a while, so that
-        the client gets the id. A put that was carried out and not answered meets itself.
+        The envelope was sent, so the run will be executed. The put is retried for a while, so that the client gets the
+        id. A put whose answer was lost finds its own record.
         """
 
         async def create() -> Run | None:
             if (self.services.clock.now() - run.created_at).total_seconds() > self.services.settings.slot_void_seconds:
-                # Frozen since its send: its slot may be repaired by now, and a queued row must have one (R6).
+                # The process was frozen: the slot may be repaired by now, and a queued record needs one (R6).
                 raise _TooLate("the envelope is out, and the time to create its row is over")
             try:
                 await self.services.runs.put(run, IfAbsent(), now=self.services.clock.now())
@@ -245,9 +245,9 @@ class Submitter:
         return await insist(self.services.clock, create, PUT_PATIENCE)
 
     async def _give_back(self, class_name: str, slot: Slot, *, since: datetime) -> None:
-        """Return a slot taken at `since`; a definite refusal is repeated, an unanswered return never (R6).
+        """Release a slot taken at `since`. A definite refusal is repeated, a call without an answer never (R6).
 
-        Nor is one returned that was taken so long ago that it may be repaired by now: the process was frozen.
+        If the process was frozen for so long that the slot may be repaired by now, it is not released.
         """
 
         def in_time() -> bool:
@@ -263,13 +263,13 @@ class Submitter:
             return
         except InfrastructureError as error:
             why = str(error)
-        # A leak makes the bound a slot too small until the sweeper has healed it: worth a line, no more.
+        # A leaked slot lowers the bound by one until the sweeper repairs it, which is worth a log line.
         count(Metric.SLOTS_LEAKED)
-        logger().warning("a queue slot could not be returned", extra={"class_name": class_name, "error": why})
+        logger().warning("a queue slot could not be released", extra={"class_name": class_name, "error": why})
 
 
 def run_key(asked: Submission) -> RunKey | None:
-    """Where the run of a keyed submission is: its id follows from tenant and key. None without a key."""
+    """The key of the run of a keyed submission: its id is derived from tenant and key. None without a key."""
     if asked.key is None:
         return None
     return RunKey(tenant=asked.tenant, run_id=_id_of(asked.tenant.encode() + b"\0" + asked.key.encode()))
@@ -284,7 +284,7 @@ def _id_of(seed: bytes) -> str:
 
 
 def replay(recorded: Run, asked: Submission) -> Submitted:
-    """The run that an earlier submission with this key made. Raises `KeyReused` when that had another body."""
+    """The run that an earlier submission with this key created. Raises `KeyReused` if that had another body."""
     if recorded.request_hash != asked.request_hash:
         raise KeyReused("this idempotency key came before, with another body")
     count(Metric.DUPLICATES)

@@ -1,6 +1,6 @@
-"""Tickets: links that let whoever has one watch one run for an hour, without a token.
+"""Tickets: links with which one run can be watched for an hour without a token.
 
-A browser's EventSource sends no headers, so its right to watch must be in the address. A ticket is
+A browser's EventSource sends no headers, so its permission must be in the address. A ticket is
 an HMAC over tenant, run and expiry, with a key that all processes of a deployment share.
 """
 
@@ -22,12 +22,12 @@ from fanfold.service.api.problems import unauthorized
 LIFETIME: Final = timedelta(hours=1)
 SECRET: Final = "stream"
 _TAG_BYTES: Final = 16
-"""128 bits of the HMAC: nobody guesses that, and the link stays short."""
+"""128 bits of the HMAC: not guessable, and the link stays short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tickets:
-    """Makes tickets and opens them, with one key, at one time."""
+    """Creates and opens tickets with one key at one time."""
 
     key: bytes
     now: datetime
@@ -39,7 +39,7 @@ class Tickets:
         return base64.urlsafe_b64encode(self._tag(facts) + facts).decode("ascii").rstrip("=")
 
     def open(self, ticket: str) -> RunKey:
-        """The run a ticket is for; refused with 401 when it is not ours or its hour is over."""
+        """The run of a ticket; refused with 401 if the ticket is not ours or has expired."""
         try:
             data = base64.b64decode(ticket + "=" * (-len(ticket) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
@@ -47,7 +47,7 @@ class Tickets:
         tag, facts = data[:_TAG_BYTES], data[_TAG_BYTES:]
         if not hmac.compare_digest(tag, self._tag(facts)):
             raise unauthorized(_BROKEN)
-        expiry, tenant, run_id = json.loads(facts)  # signed: these are our own
+        expiry, tenant, run_id = json.loads(facts)  # the signature is valid, so these are ours
         if self.now.timestamp() >= expiry:
             raise unauthorized("the ticket's hour is over; `links.stream` of the run has a new one")
         return RunKey(tenant=tenant, run_id=run_id)

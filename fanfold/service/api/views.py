@@ -1,4 +1,4 @@
-"""Records as the API shows them: `Run` → its JSON, journal entries → events."""
+"""Converts records to the API's models: runs and events."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from fanfold.service.api.serialization import Verbatim
 from fanfold.service.api.tickets import Tickets
 
 URL_SECONDS = 300
-"""How long a presigned URL in an answer reads its object."""
+"""Seconds for which a presigned URL is valid."""
 UNREADABLE: Final = "unreadable"
 """The status, and the error's type, of a listed run whose record can't be read."""
 MAX_INLINE_BYTES = 50_000_000
-"""Big values written into one answer, in sum: what the API's memory holds several times over."""
+"""The most bytes of large values in one answer: the API's memory holds them several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payloads:
-    """How big values are shown: themselves where `inline`, else as references with a URL."""
+    """How large values are shown: with `inline` the values, else references with a URL."""
 
     blobs: Blobs
     inline: bool
 
     async def shown(self, values: Sequence[Value]) -> list[Json | BigValue | Verbatim]:
-        """The values as they go into an answer; refused with 413 when they are too big to be written into one."""
+        """The values for an answer; refused with 413 if they are too large together."""
         total = sum(value.bytes for value in values if isinstance(value, BlobRef))
         if self.inline and total > MAX_INLINE_BYTES:
             raise too_large(
@@ -67,7 +67,7 @@ class Payloads:
 
 
 def links(run: RunKey, tickets: Tickets | None) -> Links:
-    """Where a run and its events are, relative to the API's base URL; no `tickets` for who may not read them."""
+    """A run's links, relative to the API's base URL; without `tickets` there is no stream."""
     here = f"v1/runs/{run.run_id}"
     stream = None if tickets is None else f"v1/stream/{tickets.ticket(run)}"
     return Links(here=here, events=f"{here}/events", stream=stream)
@@ -107,7 +107,7 @@ def summary(run: Run, tickets: Tickets) -> RunSummary:
 
 
 def listed(run: Run | IndexKey, cursor: str, tickets: Tickets) -> ListedRun:
-    """A run in a list, with the cursor that goes on after it; of one that can't be read, what the index knows."""
+    """A run in a list, with the cursor after it. For an unreadable run, the facts in the index."""
     if isinstance(run, Run):
         return ListedRun(**_fields(summary(run, tickets)), cursor=cursor)
     return ListedRun(
@@ -138,9 +138,9 @@ async def run_view(
     only: Collection[str] | None = None,
     progress: Mapping[str, Progress] = MappingProxyType({}),
 ) -> RunView:
-    """A run, whole: all steps of `step_names`, also those its record has nothing of yet; `only` narrows them.
+    """A whole run with all steps of `step_names`, also those that have not begun; `only` narrows them.
 
-    `progress` is what was counted of open maps.
+    `progress` has the counts of open maps.
     """
     steps: Mapping[str, StepState] = {**{name: StepState() for name in step_names}, **run.steps}
     chosen = {name: state for name, state in steps.items() if only is None or name in only}
@@ -159,7 +159,7 @@ async def run_view(
 
 
 def event(entry: Entry) -> EventView:
-    """A journal entry as the API tells it: what it is about stands beside its number, time and type."""
+    """A journal entry as an event: its details are beside its number, time and type."""
     about: dict[str, Json] = {}
     if entry.step is not None:
         about["step"] = entry.step
@@ -172,7 +172,7 @@ def event(entry: Entry) -> EventView:
 
 
 def without_content(view: RunView) -> RunView:
-    """The run as a token that may not read shows it: where it stands, nothing that went in or came out."""
+    """The run for a token without `read`: status only, no inputs, outputs and errors."""
     steps = {
         name: step.model_copy(
             update={

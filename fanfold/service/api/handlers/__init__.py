@@ -1,1 +1,1 @@
-"""The calls of the HTTP API, by noun: each takes a checked request and hands back an answer."""
+"""The calls of the HTTP API, by noun. Each takes a checked request and returns an answer."""

@@ -1,4 +1,4 @@
-"""Batches: many runs submitted in one call, each accepted or refused for itself."""
+"""Batches: many submits in one call, each accepted or refused separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every call of the API stands on: the services, and what this process remembers between calls."""
+"""The context of API calls: the services, and this process's caches and limits."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from fanfold.service.workflow_cache import WorkflowCache
 FIRST_POLL_SECONDS = 0.05
 LAST_POLL_SECONDS = 1.0
 SEAT_MARGIN_SECONDS = 5.0
-"""A seat is kept so much longer than its call means to wait: for the last read, and clocks that differ."""
+"""A seat lasts so much longer than its call's wait: for the last read, and for clock skew."""
 
 
 class Waiters:
-    """How many calls of this process hold their answer back, of how many that may."""
+    """Counts this process's waiting calls against their limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting = 0
 
     def enter(self) -> bool:
-        """Take one of the seats, if there is one."""
+        """Take a free place, if there is one."""
         if self._waiting >= self._most:
             return False
         self._waiting += 1
         return True
 
     def leave(self) -> None:
-        """Give the seat back."""
+        """Release the place."""
         self._waiting -= 1
 
 
@@ -61,7 +61,7 @@ class Context:
     async def run(self, tenant: str, run_id: str) -> Run:
         """A run's record, strongly consistent. Raises `NotFound`, for another tenant's run too."""
         found = None
-        # What can't be an id is not asked for: it might not even be a key.
+        # A text that can't be an id is not read, because it may be no valid key.
         if RUN_ID.fullmatch(run_id):
             found = await self.services.runs.get(RunKey(tenant=tenant, run_id=run_id), now=self.services.clock.now())
         if found is None:
@@ -69,10 +69,10 @@ class Context:
         return found
 
     async def run_once(self, tenant: str, run_id: str, *, until: Callable[[Run], bool], wait_seconds: float) -> Run:
-        """The run as soon as `until` holds of it, or as it is after `wait_seconds` (at most 25).
+        """The run as soon as `until` is true of it, or after `wait_seconds` (at most 25).
 
-        Polls the head, 50 ms doubling to 1 s; a process with `max_waiters` waiting, and a deployment with
-        `max_watchers`, answers at once.
+        Polls the record after 50 ms, doubling to 1 s. With `max_waiters` calls waiting in the process, or
+        `max_watchers` in the deployment, the call does not wait.
         """
         clock = self.services.clock
         end = clock.monotonic() + min(wait_seconds, MAX_WAIT_SECONDS)
@@ -101,7 +101,7 @@ class Context:
 
     @asynccontextmanager
     async def _seat(self, seconds: float) -> AsyncIterator[bool]:
-        """A seat for so long, if there is one: to do without is no error, whatever the reason."""
+        """A seat for so long, or None. A failure is no error: the call then does not wait."""
         seats, now = self.services.seats, self.services.clock.now()
         seat = None
         try:
@@ -116,11 +116,11 @@ class Context:
                 try:
                     await seats.leave(seat)
                 except InfrastructureError as error:
-                    logger().warning("a seat could not be left: it is free again soon", extra={"error": repr(error)})
+                    logger().warning("a seat could not be released: it expires soon", extra={"error": repr(error)})
 
 
 def context_of(services: Services) -> Context:
-    """A context on these services, with nothing remembered yet."""
+    """A new context on these services."""
     settings = services.settings
     workflows = WorkflowCache(services.catalog, settings.classes, aside=services.aside)
     submitter = Submitter(services, workflows)

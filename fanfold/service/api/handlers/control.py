@@ -1,4 +1,4 @@
-"""An operator's calls: cancel, pause, resume, signal, redrive, fork."""
+"""Operations: cancel, pause, resume, signal, redrive, fork."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fanfold.service.payloads import payload_key
 MAX_SIGNAL_BYTES = 256 * 1024
 """A signal's payload as compact JSON."""
 INLINE_SIGNAL_BYTES = 1024
-"""A longer payload goes to the bucket: a run may hold a hundred of them (R10)."""
+"""Bytes above which a payload goes to the bucket: a run may hold a hundred of them (R10)."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
@@ -62,7 +62,7 @@ async def signal(context: Context, caller: Caller, request: Request, *, id: str,
     value = request.json() if request.body.strip() else None
     run = await context.run(caller.tenant, id)
     move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name, value))
-    # A repeat is answered as the first was, whatever has become of the run; nothing is stored for what is refused.
+    # A repeat gets the first answer, whatever has happened to the run. Refused payloads are not stored.
     if replayed(run, move) is None:
         check_signal(run, await context.workflows.of(run), name)
         move = replace(move, payload=await _stored(context, run, value))
@@ -93,7 +93,7 @@ async def fork(context: Context, caller: Caller, request: Request, *, id: str) -
 
 
 async def _moved(context: Context, caller: Caller, run: Run, move: Move) -> Answer:
-    """202 with the run as it is now, as far as the caller may read it; 200 when it was so before."""
+    """202 with the run, as far as the caller may read it; 200 if nothing changed."""
     done = await context.control.carry_out(run, move)
     answer = await shown(context, caller, done.run)
     keyed = isinstance(move, RedriveAsked) and move.keyed is not None

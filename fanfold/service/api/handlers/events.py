@@ -1,4 +1,4 @@
-"""Events: a run's journal as pages of JSON or as server-sent events, for token holders and for ticket holders."""
+"""Events: a run's journal as JSON pages or server-sent events, with a token or a ticket."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fanfold.service.api.responses import Answer
 from fanfold.service.api.run_reader import page
 
 STREAM_SECONDS = 24.0
-"""How long a stream waits for its first event: the answer is to end within 25 s."""
+"""Seconds that a stream waits for its first event: an answer ends within 25 s."""
 STREAM_LIMIT = 1000
 LAST_EVENT_ID = "last-event-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What a run's journal has after a `seq`, and the run as it was when that was read."""
+    """A run's events after a `seq`, and the run as it was then."""
 
     run: Run
     content: EventList
@@ -46,7 +46,7 @@ async def stream(context: Context, request: Request, *, ticket: str) -> Answer:
     """The run a ticket (`links.stream`) is for, as server-sent events. Needs no token: for a browser's EventSource."""
     key = (await context.tickets.open()).open(ticket)
     answer = await _stream(context, key.tenant, key.run_id, request)
-    # The ticket alone is the right to read this, and nothing else of the caller counts: any page may have it.
+    # The ticket alone is the permission, so pages of any origin may read this.
     return Answer(
         content=answer.content,
         media_type=answer.media_type,
@@ -91,7 +91,7 @@ async def _read(context: Context, tenant: str, run_id: str, *, after: int, limit
 
 
 def _last_seen(request: Request, after: int) -> int:
-    """The `seq` to go on from: a client that comes again says it in `Last-Event-ID`, its address stays what it was."""
+    """The `seq` after which to continue. A client that reconnects sends it in `Last-Event-ID`."""
     text = request.headers.get(LAST_EVENT_ID, "")
     if not text:
         return after

@@ -1,4 +1,4 @@
-"""Queues: how much waits in each class, and how fast it drains."""
+"""Queues: the queued runs of each class, and how fast they begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: submit, look at one, list them."""
+"""Runs: submit, read, list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def submit(context: Context, caller: Caller, request: Request) -> Answer:
     context.rate.take(caller.tenant, monotonic=context.services.clock.monotonic())
     sent = request.json()
     body = value_as(SubmitBody, sent)
-    # Before anything is accepted: a run must not be refused after it was for want of a link.
+    # Before anything is accepted, because an accepted run must not fail for lack of a link.
     tickets = await context.tickets.open()
     done = await context.submitter.submit(submission_of(body, caller, sent=sent, key=key))
     answer = views.accepted(done.run, tickets if caller.reads else None, done.estimate)
@@ -36,7 +36,7 @@ async def submit(context: Context, caller: Caller, request: Request) -> Answer:
 
 
 def submission_of(body: SubmitBody, caller: Caller, *, sent: Json, key: str | None) -> Submission:
-    """What a caller asks for; `sent` is the JSON that tells a repeat from another request with the same key."""
+    """The submit of a caller. `sent` is the JSON that distinguishes a repeat from another request with the same key."""
     return Submission(
         tenant=caller.tenant,
         workflow=body.workflow,
@@ -59,7 +59,7 @@ async def show(context: Context, caller: Caller, request: Request, *, id: str) -
 
 
 async def shown(context: Context, caller: Caller, run: Run, query: RunQuery | None = None) -> Answer:
-    """The answer that shows a run as `query` wants it, and as the caller may see it."""
+    """The answer with a run, narrowed by `query` and by the caller's scopes."""
     query = query or RunQuery()
     run = await whole(context.services, run)
     content = await views.run_view(
@@ -95,11 +95,11 @@ async def listing(context: Context, caller: Caller, request: Request) -> Answer:
 
 
 async def _step_names(context: Context, run: Run) -> tuple[str, ...]:
-    """The steps of a run's workflow: its record has only those that something has happened to."""
+    """The steps of a run's workflow; the record has only those that have begun or settled."""
     try:
         workflow = await context.workflows.of(run)
     except Unreadable:
-        return ()  # the record is what counts; a run can be shown without its document
+        return ()  # a run can be shown without its document
     return tuple(workflow.steps)
 
 

@@ -1,4 +1,4 @@
-"""Workflows: register a version, look at one, list them."""
+"""Workflows: register a version, read, list."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def register(context: Context, caller: Caller, request: Request, *, name: 
     load_tasks(settings)
     try:
         document = document_of(request)
-        # Of any document, for nobody knows how large a wrong one is.
+        # For every document, because a wrong one may have any size.
         workflow = await context.services.aside(
             partial(
                 check,
@@ -84,7 +84,7 @@ async def listing(context: Context, caller: Caller, request: Request) -> Answer:
 
 
 async def _found(context: Context, tenant: str, name: str, version: str | None) -> Registered | None:
-    # What can't be a name is not asked for: it might not even be a key.
+    # A text that can't be a name is not read, because it may be no valid key.
     if not WORKFLOW_NAME.fullmatch(name):
         return None
     catalog = context.services.catalog
