@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -21,7 +22,6 @@ from fanfold.service.retrying import insist
 from fanfold.service.wiring import Services
 from fanfold.service.worker.inline_maps import InlineMaps
 from fanfold.service.worker.outcomes import failed
-from fanfold.service.worker.stopwatch import Stopwatch
 from fanfold.service.worker.task_runner import Failed, Job, NotBegun, Succeeded, TaskRunner
 from fanfold.tasks.registry import find
 
@@ -40,6 +40,34 @@ def _nobody(event: Event) -> None:
 
 def _no_end() -> datetime | None:
     return None
+
+
+class Stopwatch:
+    """How long at least one of several things was going on; `monotonic` tells the time in seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._users = 0
+        self._since = 0.0
+        self._before = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run until now."""
+        return self._before + (self._monotonic() - self._since if self._users else 0.0)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """It runs within."""
+        if self._users == 0:
+            self._since = self._monotonic()
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._before += self._monotonic() - self._since
 
 
 class RunningAttempts:
@@ -62,7 +90,6 @@ class RunningAttempts:
         self._post = post
         self._stop_before = stop_before
         self._maps = Maps(services)
-        self._inline = InlineMaps(services, attempts, workflow, payloads)
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._halted = False
@@ -143,7 +170,7 @@ class RunningAttempts:
         if state.map is not None:
             try:
                 with self.at_work.running():
-                    return await self._inline.run(record, attempt.step, stop_before=self._stop_before)
+                    return await self._inline_maps().run(record, attempt.step, stop_before=self._stop_before)
             except PayloadLost as error:
                 return self._unavailable(attempt, error)
         if attempt in inputs:
@@ -154,6 +181,9 @@ class RunningAttempts:
                 if begun:
                     return await self._attempted(record, attempt, inputs)
         return AttemptNotBegun(step=attempt.step, attempt=attempt.number)
+
+    def _inline_maps(self) -> InlineMaps:
+        return InlineMaps(self._services, self._attempts, self._workflow, self._payloads)
 
     async def _attempted(self, record: Run, attempt: Attempt, inputs: Mapping[Attempt, Json]) -> Event:
         try:

@@ -18,7 +18,7 @@ from fanfold.service.settings import Settings
 from fanfold.service.telemetry.aws_usage import spend
 from fanfold.service.telemetry.metric_buffer import taken
 from fanfold.service.telemetry.metrics import Metric
-from fanfold.service.worker.stopwatch import Stopwatch
+from fanfold.service.worker.running_attempts import Stopwatch
 from tests.support.builders import a_run
 from tests.support.counts import keep_counts, totals
 from tests.support.faults import Slow
