@@ -178,8 +178,8 @@ def remove(
     """Remove a run whose record can't be read any more.
 
     Needs AWS credentials. A record that can be read is never touched: cancel
-    that run instead. Its queue slot is healed by the sweeper within hours;
-    what the run stored expires by itself.
+    that run instead. The sweeper repairs its queue slot within hours;
+    its payloads expire by themselves.
     """
     tokens.remove_run(_deployment(stack), tenant, run_id)
     output.tell(f"{run_id} of {tenant} is removed.")

@@ -25,7 +25,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
 
 
 async def _offset(services: Services) -> float | None:
-    await services.marks.get("sweep.cursor")  # any answer has the time in it
+    await services.sweeper_state.get("sweep.cursor")  # any answer has the time in it
     return clock_off(services)
 
 

@@ -1,4 +1,4 @@
-"""The table: whether rows expire, and whether a deployment for keeps is kept."""
+"""The table: time to live, point-in-time recovery and deletion protection."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def memory_services(
         blobs=blobs,
         catalog=MemoryCatalog(),
         tokens=MemoryTokens(),
-        marks=MemorySweeperState(),
+        sweeper_state=MemorySweeperState(),
         secrets=MemorySecrets(),
         seats=MemorySeats(settings.max_watchers),
         map_records=MemoryMapRecords(),

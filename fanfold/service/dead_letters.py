@@ -22,8 +22,8 @@ UNREADABLE_SECONDS = 900
 async def revive(services: Services, messages: Sequence[Received], *, now: datetime) -> Sequence[str]:
     """Handle dead letters. Returns the ids of those that stay; the others may be deleted.
 
-    An envelope whose run has no row yet, or is still queued, is sent to its lane again, to arrive in
-    15 minutes. Any other message is dropped: the row brings its run back (R4). What can't be read,
+    An envelope whose run has no record yet, or is still queued, is sent to its lane again, to arrive in
+    15 minutes. Any other message is dropped: the record brings its run back (R4). What can't be read,
     and what could not be looked up or sent, stays.
     """
     count(Metric.DEAD_LETTERS, len(messages))
@@ -55,8 +55,8 @@ async def _stays(services: Services, received: Received, now: datetime) -> bool:
         logger().error("a dead letter's lane is not configured", extra={"run_id": envelope.run_id, "queue": str(lane)})
         return await _put_off(services, received)
     try:
-        row = await services.runs.get(RunKey(tenant=envelope.tenant, run_id=envelope.run_id), now=now)
-        why = _done_with(envelope, row, now)
+        record = await services.runs.get(RunKey(tenant=envelope.tenant, run_id=envelope.run_id), now=now)
+        why = _done_with(envelope, record, now)
         if why is not None:
             return _drop(envelope.run_id, why)
         await services.queue.send(lane, replace(envelope, again=True), delay_seconds=int(MAX_DELAY.total_seconds()))
@@ -68,13 +68,13 @@ async def _stays(services: Services, received: Received, now: datetime) -> bool:
     return False
 
 
-def _done_with(envelope: Envelope, row: Run | None, now: datetime) -> str | None:
+def _done_with(envelope: Envelope, record: Run | None, now: datetime) -> str | None:
     """Why the envelope has nothing to do any more, or None when its run needs it."""
-    if row is None:
+    if record is None:
         return "an envelope older than 14 days creates no run" if now - envelope.accepted_at > ENVELOPE_LIFE else None
-    if row.submission != envelope.submission:
+    if record.submission != envelope.submission:
         return "another submission owns the run"
-    return None if row.status is Status.QUEUED else f"the run is further on: {row.status}"
+    return None if record.status is Status.QUEUED else f"the run is further on: {record.status}"
 
 
 def _drop(run_id: str, why: str) -> bool:

@@ -10,7 +10,7 @@ from fanfold.engine.record.run import HOUR_SECONDS
 from fanfold.engine.rules.engine_limits import MAX_LEASE, MAX_LIFE
 
 MIN_RETENTION_DAYS = 15
-"""An ended run's row lives at least this long: envelopes live up to 14 days (SQS's longest retention; R2)."""
+"""An ended run's record lives at least this long: envelopes live up to 14 days (SQS's longest retention; R2)."""
 
 MAX_RECORD_BYTES = 300_000
 """The results of a batch of a map's items, those in S3 aside: DynamoDB's item limit (400 KB) with room for errors."""

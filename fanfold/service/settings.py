@@ -95,8 +95,8 @@ class Settings:
     sweep_wakes: int = 1_000
 
     # The windows of slot repair (R6): how long a slot may be returned after its commit, from what age on an
-    # envelope that creates its row has none, how long ago an hour of acceptance has to have ended before it is looked
-    # at, how long its count has to have stood still, and how many rows a pass looks at.
+    # envelope that creates its record has none, how long ago an hour of acceptance has to have ended before it is
+    # repaired, how long its count must not have changed, and how many records a pass counts.
     slot_hour_seconds: int = HOUR_SECONDS
     slot_return_seconds: float = 60
     slot_void_seconds: float = 7_200

@@ -54,7 +54,7 @@ class Services:
     blobs: Blobs
     catalog: Catalog
     tokens: Tokens
-    marks: SweeperState
+    sweeper_state: SweeperState
     secrets: Secrets
     seats: Seats
     map_records: MapRecords
@@ -116,7 +116,7 @@ class OnTable(TypedDict):
     slots: QueueSlots
     catalog: Catalog
     tokens: Tokens
-    marks: SweeperState
+    sweeper_state: SweeperState
     secrets: Secrets
     seats: Seats
     map_records: MapRecords
@@ -138,7 +138,7 @@ def on_table(call: Call, settings: Settings, clock: Clock, ids: Ids) -> OnTable:
         ),
         "catalog": DynamoCatalog(call, settings.table),
         "tokens": DynamoTokens(call, settings.table),
-        "marks": DynamoSweeperState(call, settings.table),
+        "sweeper_state": DynamoSweeperState(call, settings.table),
         "secrets": DynamoSecrets(call, settings.table),
         "seats": DynamoSeats(call, settings.table, settings.max_watchers),
         "map_records": DynamoMapRecords(call, settings.table),

@@ -121,7 +121,7 @@ class Backend(Protocol):
 
     def tokens(self) -> Tokens: ...
 
-    def marks(self) -> SweeperState: ...
+    def sweeper_state(self) -> SweeperState: ...
 
     def secrets(self) -> Secrets: ...
 
@@ -184,7 +184,7 @@ class MemoryBackend:
     def tokens(self) -> Tokens:
         return MemoryTokens()
 
-    def marks(self) -> SweeperState:
+    def sweeper_state(self) -> SweeperState:
         return MemorySweeperState()
 
     def secrets(self) -> Secrets:
@@ -251,7 +251,7 @@ class TableBackend:
     def tokens(self) -> Tokens:
         return DynamoTokens(self._call, self._table)
 
-    def marks(self) -> SweeperState:
+    def sweeper_state(self) -> SweeperState:
         return DynamoSweeperState(self._call, self._table)
 
     def secrets(self) -> Secrets:

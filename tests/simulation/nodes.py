@@ -27,7 +27,7 @@ READS = frozenset(
     {
         ("map_records", "has"), ("map_records", "read"), ("fan_out", "going"), ("slots", "held"),
         ("runs", "get"), ("runs", "segments"), ("runs", "get_many"), ("runs", "page"), ("runs", "due"),
-        ("queue", "depth"), ("slots", "load"), ("blobs", "get"), ("marks", "get"), ("tokens", "tenants"),
+        ("queue", "depth"), ("slots", "load"), ("blobs", "get"), ("sweeper_state", "get"), ("tokens", "tenants"),
         ("catalog", "current"), ("catalog", "version"),
     }
 )  # fmt: skip
@@ -68,7 +68,17 @@ class Node:
         shared = simulation.services
         ports = {
             name: Port(self, name, getattr(shared, name))
-            for name in ("runs", "queue", "slots", "blobs", "catalog", "tokens", "marks", "map_records", "fan_out")
+            for name in (
+                "runs",
+                "queue",
+                "slots",
+                "blobs",
+                "catalog",
+                "tokens",
+                "sweeper_state",
+                "map_records",
+                "fan_out",
+            )
         }
         limits = {name: of.max_queue_depth for name, of in self.settings.classes.items()}
         slots = simulation.slots.reconfigured(limits, self.settings.slot_shards)

@@ -76,7 +76,7 @@ class Simulation:
             blobs=self.blobs,
             catalog=MemoryCatalog(),
             tokens=MemoryTokens(),
-            marks=MemorySweeperState(),
+            sweeper_state=MemorySweeperState(),
             secrets=MemorySecrets(),
             seats=MemorySeats(first.max_watchers),
             map_records=MapRecords(self),

@@ -54,7 +54,7 @@ class Counted:
     queue: Any
     slots: Any
     tokens: Any
-    marks: Any
+    sweeper_state: Any
     clock: FakeClock
 
 
@@ -69,7 +69,7 @@ class Swept:
         limits = {name: c.max_queue_depth for name, c in self.settings.classes.items()}
         self.slots = MemorySlots(limits, self.settings.slot_shards, hour_seconds=self.settings.slot_hour_seconds)
         self.tokens = MemoryTokens()
-        self.marks = MemorySweeperState()
+        self.sweeper_state = MemorySweeperState()
         self.calls: Counter[str] = Counter()
         ports = {name: Calls(getattr(self, name), name, self.calls) for name in _PORTS}
         self.services = Counted(settings=self.settings, clock=self.clock, **ports)
@@ -113,7 +113,7 @@ class Swept:
         return Counter(run.slot for run in rows if run.status is Status.QUEUED and run.slot is not None)
 
 
-_PORTS = ("runs", "queue", "slots", "tokens", "marks")
+_PORTS = ("runs", "queue", "slots", "tokens", "sweeper_state")
 
 
 async def _nothing_to_settle(run: Run) -> bool:

@@ -115,7 +115,7 @@ class World:
             blobs=self.blobs,
             catalog=MemoryCatalog(),
             tokens=MemoryTokens(),
-            marks=MemorySweeperState(),
+            sweeper_state=MemorySweeperState(),
             secrets=MemorySecrets(),
             seats=MemorySeats(self.settings.max_watchers),
             map_records=self.map_records,

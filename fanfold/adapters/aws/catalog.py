@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from fanfold.adapters.aws.calls import Call, Client
-from fanfold.adapters.aws.pagination import rows
+from fanfold.adapters.aws.pagination import items
 from fanfold.adapters.aws.run_items import MAX_ITEM_BYTES, PK, SK, Item, reads_items, size
 from fanfold.adapters.packing import from_ms, to_ms
 from fanfold.engine.errors import Conflict, LimitExceeded
@@ -110,7 +110,7 @@ class DynamoCatalog:
         return _from_item(response["Item"]) if "Item" in response else None
 
     async def _query(self, expression: str, values: Item, *, limit: int | None = None, **more: Any) -> list[Item]:
-        return await rows(
+        return await items(
             self._call,
             limit=limit,
             TableName=self._table,

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from fanfold.adapters.aws.calls import Call, Client
-from fanfold.adapters.aws.pagination import rows
+from fanfold.adapters.aws.pagination import items
 from fanfold.adapters.aws.run_items import MAX_ITEM_BYTES, PK, SK, TTL, Item, reads_items, size
 from fanfold.adapters.packing import to_ms
 from fanfold.adapters.payload_codec import item_error_from_list, item_error_to_list, value_from_list, value_to_list
@@ -64,7 +64,7 @@ class DynamoMapRecords:
 
     async def read(self, key: MapKey) -> list[MapRecord]:
         """See `MapRecords.read`."""
-        found = await rows(
+        found = await items(
             self._call,
             TableName=self._table,
             KeyConditionExpression=f"{PK} = :p",

@@ -8,8 +8,8 @@ from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.run_items import Item
 
 
-async def rows(call: Call, *, limit: int | None = None, **query: Any) -> list[Item]:
-    """All rows of a query, or its first `limit`; `query` is what DynamoDB's own call takes."""
+async def items(call: Call, *, limit: int | None = None, **query: Any) -> list[Item]:
+    """All items of a query, or its first `limit`; `query` is what DynamoDB's own call takes."""
     found: list[Item] = []
     while limit is None or len(found) < limit:
         if limit is not None:

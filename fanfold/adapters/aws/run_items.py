@@ -12,7 +12,7 @@ another's items.
 | workflow, a version | `{tenant}#w` | `v#{name}#{version}` | see `catalog` |
 | token | `#tokens` | token id | see `tokens` |
 | tenant | `#tenants` | tenant | |
-| a mark | `#marks` | name | see `marks` |
+| the sweeper's state | `#marks` | name | see `sweeper_state` |
 | slots of a class | `#slots#{class}#{shard}` | `0` | see `slots` |
 | a seat of calls that wait | `#seats#{number}` | `0` | see `seats` |
 
@@ -23,12 +23,12 @@ The head's attributes (names are short because DynamoDB counts and bills them; i
     s   S  status, one letter                  v   B  workflow version
     e   N  epoch                               h   B  request hash
     o   B  owner, if it ever had one           b   B  everything else (see `record`)
-    l   N  lease_until in ms, if any           x   N  TTL, only in a terminal row
+    l   N  lease_until in ms, if any           x   N  TTL, only in an ended run's record
     lp  S  `{tenant}#{bucket}#{shard}`         ls  S  `{created_at in ms, 13 digits}#{run_id}`
     dp  S  `due#{class}#{shard}`, only while waiting with a due time
     ds  N  due_at in ms, likewise
 
-A row is expired once `x < now`: it counts as absent from then on, whether or not DynamoDB has deleted it yet.
+A record is expired once `x < now`: it counts as absent from then on, whether or not DynamoDB has deleted it yet.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def head_key(tenant: str, run_id: str) -> Item:
 
 
 def run_key(item: Mapping[str, Any]) -> RunKey:
-    """The run a head, or a row of one of the two indexes, belongs to."""
+    """The run of a head, or of an entry of an index."""
     tenant, _, run_id = item[PK]["S"].partition("#")
     return RunKey(tenant=tenant, run_id=run_id)
 
@@ -134,7 +134,7 @@ def list_sort(created_at: datetime, run_id: str) -> str:
 
 @reads_items
 def index_key(item: Mapping[str, Any]) -> IndexKey:
-    """A row of the list index. A sort key that is not what was written costs the time of its own row, no more."""
+    """An entry of the list index. A damaged sort key costs only its own entry's time."""
     key = run_key(item)
     sort = item[LIST_SK]["S"]
     if not _LIST_SORT.fullmatch(sort) or sort[14:] != key.run_id:
@@ -149,7 +149,7 @@ def due_partition(class_name: str, shard: int) -> str:
 
 @reads_items
 def due_key(item: Mapping[str, Any]) -> DueKey:
-    """A row of the due index. A number that is no time that was written is due: who looks reads the record."""
+    """An entry of the due index. A damaged time counts as due, and the record decides."""
     key = run_key(item)
     ms = Decimal(item[DUE_SK]["N"])
     due_at = from_ms(int(ms)) if 0 <= ms <= _LAST_MS else EPOCH

@@ -68,7 +68,7 @@ _THAT_VERSION: Final = "(n = :n AND u = :u)"
 class DynamoRunStore:
     """A `RunStore` in one table. `call` carries out the calls (the `Aws` object); shards as in `Settings`.
 
-    They may be changed at any time: rows are written to so many, and looked for in as many as there ever were.
+    They may change at any time: entries are written to so many shards, and read from as many as there ever were.
 
     Puts are never repeated below this class: a put whose answer is lost raises `Unanswered`, and
     the caller recognises its own write by the record's write id or owner (R3).
@@ -199,8 +199,10 @@ class DynamoRunStore:
 
     async def remove_unreadable(self, key: RunKey) -> bool:
         """See `RunStore.remove_unreadable`. The head's blob and its version stand for the whole record."""
-        row = head_key(key.tenant, key.run_id)
-        response = await self._call(Client.DYNAMODB, "get_item", TableName=self._table, Key=row, ConsistentRead=True)
+        item_key = head_key(key.tenant, key.run_id)
+        response = await self._call(
+            Client.DYNAMODB, "get_item", TableName=self._table, Key=item_key, ConsistentRead=True
+        )
         item = response.get("Item")
         if item is None or await self._readable(_read(item)):
             return False
@@ -214,7 +216,7 @@ class DynamoRunStore:
                 Client.DYNAMODB_ONCE,
                 "delete_item",
                 TableName=self._table,
-                Key=row,
+                Key=item_key,
                 ConditionExpression=" AND ".join([f"attribute_exists({PK})", *same, *gone]),
                 ExpressionAttributeNames=names,
                 **more,
@@ -239,7 +241,7 @@ class DynamoRunStore:
         """See `RunStore.page`: all shards at once, merged."""
         mark = None if before is None else before.order
         shards, _ = await self._shards.most()
-        rows = await self._query_shards(
+        entries = await self._query_shards(
             (list_partition(tenant, bucket, shard) for shard in range(shards)),
             index=LIST_INDEX,
             partition=LIST_PK,
@@ -247,13 +249,13 @@ class DynamoRunStore:
             limit=limit,
             ascending=ascending,
         )
-        merged = heapq.merge(*rows, key=lambda row: str(row[LIST_SK]["S"]), reverse=not ascending)
-        return [index_key(row) for row in itertools.islice(merged, limit)]
+        merged = heapq.merge(*entries, key=lambda entry: str(entry[LIST_SK]["S"]), reverse=not ascending)
+        return [index_key(entry) for entry in itertools.islice(merged, limit)]
 
     async def due(self, class_name: str, until: datetime, *, limit: int) -> Sequence[DueKey]:
         """See `RunStore.due`: all shards at once, merged."""
         _, shards = await self._shards.most()
-        rows = await self._query_shards(
+        entries = await self._query_shards(
             (due_partition(class_name, shard) for shard in range(shards)),
             index=DUE_INDEX,
             partition=DUE_PK,
@@ -261,8 +263,8 @@ class DynamoRunStore:
             limit=limit,
             ascending=True,
         )
-        merged = heapq.merge(*rows, key=lambda row: Decimal(row[DUE_SK]["N"]))
-        return [due_key(row) for row in itertools.islice(merged, limit)]
+        merged = heapq.merge(*entries, key=lambda entry: Decimal(entry[DUE_SK]["N"]))
+        return [due_key(entry) for entry in itertools.islice(merged, limit)]
 
     async def _query_shards(self, partitions: Iterable[str], **query: Any) -> list[list[Item]]:
         return await asyncio.gather(*(self._query(name, **query) for name in partitions))
@@ -281,7 +283,7 @@ class DynamoRunStore:
         if beyond is not None:
             expression += f" AND {beyond[0]}"
             values[":s"] = dict(beyond[1])
-        return await pagination.rows(
+        return await pagination.items(
             self._call,
             limit=limit,
             TableName=self._table,
@@ -304,7 +306,7 @@ def _live(item: Item | None, now: datetime) -> Run | None:
 
 
 def _condition(condition: Condition, now: datetime) -> tuple[str, Item]:
-    """A condition as DynamoDB judges it. An expired row counts as absent in each of them."""
+    """A condition for DynamoDB. An expired record counts as absent in each of them."""
     values: Item = {":now": {"N": seconds(now)}}
     match condition:
         case IfAbsent():

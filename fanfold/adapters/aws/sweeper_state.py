@@ -8,7 +8,7 @@ from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.run_items import PK, SK, Item
 from fanfold.engine.payload import Json, dump, parse
 
-_MARKS: Final = "#marks"
+_KEY: Final = "#marks"
 
 
 class DynamoSweeperState:
@@ -32,4 +32,4 @@ class DynamoSweeperState:
 
 
 def _key(name: str) -> Item:
-    return {PK: {"S": _MARKS}, SK: {"S": name}}
+    return {PK: {"S": _KEY}, SK: {"S": name}}

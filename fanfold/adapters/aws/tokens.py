@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from fanfold.adapters.aws.calls import Call, Client
-from fanfold.adapters.aws.pagination import rows
+from fanfold.adapters.aws.pagination import items
 from fanfold.adapters.aws.run_items import PK, SK, TTL, Item, pack, reads_items, unpack
 from fanfold.adapters.packing import from_ms, to_ms
 from fanfold.engine.errors import Conflict, NotFound, Unreadable
@@ -93,7 +93,7 @@ class DynamoTokens:
         return frozenset(name for name in names if TENANT.fullmatch(name))
 
     async def _partition(self, name: str) -> builtins.list[Item]:
-        return await rows(
+        return await items(
             self._call,
             TableName=self._table,
             KeyConditionExpression=f"{PK} = :p",

@@ -9,12 +9,12 @@ class MemorySweeperState:
     """A `Marks` in memory."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, bytes] = {}
+        self._states: dict[str, bytes] = {}
 
     async def get(self, name: str) -> Json:
         """See `Marks.get`."""
-        return parse(self._marks[name]) if name in self._marks else None
+        return parse(self._states[name]) if name in self._states else None
 
     async def put(self, name: str, value: Json) -> None:
         """See `Marks.put`."""
-        self._marks[name] = dump(value)
+        self._states[name] = dump(value)

@@ -1,4 +1,4 @@
-"""What is kept beside runs: payloads, workflows, the sweeper's marks, the deployment's secrets, seats of callers."""
+"""What is kept beside runs: payloads, workflows, the sweeper's state, the deployment's secrets, seats of callers."""
 
 from __future__ import annotations
 

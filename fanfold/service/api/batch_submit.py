@@ -55,10 +55,10 @@ async def _replays(submitter: Submitter, asked: Sequence[Submission]) -> dict[in
     recorded = await submitter.services.runs.get_many(list(keys.values()), now=submitter.services.clock.now())
 
     async def found(position: int) -> Submitted:
-        row = recorded[keys[position]]
-        if isinstance(row, Unreadable):
-            raise row
-        return replay(row, asked[position])
+        run = recorded[keys[position]]
+        if isinstance(run, Unreadable):
+            raise run
+        return replay(run, asked[position])
 
     return await _each({position: position for position, key in keys.items() if key in recorded}, found)
 

@@ -193,7 +193,7 @@ class Submitter:
 
     async def conclude(self, prepared: Prepared, error: NotSent | None) -> Submitted:
         """The accepted run, once its envelope was sent (no `error`). Raises the error, `KeyReused`, or another
-        `InfrastructureError` when the row can't be created.
+        `InfrastructureError` when the record can't be created.
         """
         if error is not None:
             # A send without an answer may have succeeded, and then its run needs the slot.
@@ -231,7 +231,7 @@ class Submitter:
         async def create() -> Run | None:
             if (self.services.clock.now() - run.created_at).total_seconds() > self.services.settings.slot_void_seconds:
                 # The process was frozen: the slot may be repaired by now, and a queued record needs one (R6).
-                raise _TooLate("the envelope is out, and the time to create its row is over")
+                raise _TooLate("the envelope is out, and the time to create its record is over")
             try:
                 await self.services.runs.put(run, IfAbsent(), now=self.services.clock.now())
             except Conflict as conflict:
@@ -239,7 +239,7 @@ class Submitter:
                 recorded = conflict.current or await self.services.runs.get(key, now=self.services.clock.now())
                 if isinstance(recorded, Run):
                     return recorded
-                raise Unanswered("the row in the way was gone when it was read") from conflict
+                raise Unanswered("the record in the way was gone when it was read") from conflict
             return None
 
         return await insist(self.services.clock, create, PUT_PATIENCE)

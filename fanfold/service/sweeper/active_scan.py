@@ -15,7 +15,7 @@ MAX_READ = 100
 """`RunStore.get_many` takes no more (BatchGetItem's limit)."""
 
 FORMAT = 1
-"""Of a cursor as a mark. One of another format is forgotten: the rotation begins anew."""
+"""The format of a stored cursor. A cursor of another format is dropped, and the scan begins anew."""
 
 MAX_PAGES = 50
 """Index pages a pass asks for at most: a thousand tenants without runs must not make a pass long."""
@@ -23,7 +23,7 @@ MAX_PAGES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """Where the rotation stands: after `key`, or before the first run of `tenant`; None and None: at its start.
+    """The position of the scan: after `key`, or before the first run of `tenant`; None and None: at its start.
 
     `oldest` is when each class's oldest queued run was accepted, of those seen in this turn;
     `last_oldest`, of those seen in the turn before, which began at `last_began_at`.
@@ -37,7 +37,7 @@ class Cursor:
     last_oldest: Mapping[str, datetime] | None = None
 
     def to_json(self) -> Json:
-        """The cursor as a mark."""
+        """The cursor as JSON."""
         return {
             "format": FORMAT,
             "began_at": self.began_at.isoformat(),
@@ -50,7 +50,7 @@ class Cursor:
 
     @classmethod
     def from_json(cls, value: Json, *, now: datetime) -> Cursor:
-        """The cursor a mark remembers; without a mark (of this format), one that begins now."""
+        """Parse a stored cursor; without one of this format, begin now."""
         if value is None or value.get("format") != FORMAT:
             return cls(began_at=now)
         key = value["key"]

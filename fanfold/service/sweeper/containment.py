@@ -1,4 +1,4 @@
-"""What one bad thing may cost a pass: itself. Nothing is swallowed: errors are kept for the end of the pass."""
+"""Limits the effect of an error in a pass. No error is swallowed: the pass raises them at its end."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ T = TypeVar("T")
 
 @contextmanager
 def kept(errors: list[Exception]) -> Iterator[None]:
-    """Adds what fails within to `errors`; what follows goes on."""
+    """Add an error within the block to `errors`, and continue after the block."""
     try:
         yield
     except Exception as error:
         errors.append(error)
 
 
-async def remembered(marks: SweeperState, name: str, read: Callable[[Json], T], fresh: T) -> T:
-    """What a mark says, as `read` understands it; `fresh` for one that makes no sense: a mark is only a hint.
+async def remembered(states: SweeperState, name: str, read: Callable[[Json], T], fresh: T) -> T:
+    """The stored state of that name, parsed by `read`; `fresh` if it is malformed. The state is only a hint.
 
-    Raises an `InfrastructureError` where the mark can't be asked for.
+    Raises an `InfrastructureError` if the state can't be read.
     """
     try:
-        return read(await marks.get(name))
+        return read(await states.get(name))
     except InfrastructureError:
         raise
     except Exception as error:
-        logger().warning("a mark that can't be read is forgotten", extra={"mark": name, "error": repr(error)})
+        logger().warning(
+            "the sweeper's state can't be read and begins anew", extra={"state": name, "error": repr(error)}
+        )
         return fresh

@@ -1,4 +1,4 @@
-"""Slot repair: a walk over the queued rows of closed hours, some rows in each pass, and what follows from it (R6).
+"""Slot repair: counts the queued records of past hours, some in each pass, and repairs the counters (R6).
 
 Where nothing has been queued for hours and nothing leaked, a pass costs one read per counter. Two
 sweepers at once may count twice; they can't subtract twice (`fanfold.engine.admission.leaked_slots`).
@@ -20,10 +20,10 @@ from fanfold.service.sweeper.containment import remembered
 from fanfold.service.telemetry.reporting import Metric, count, logger
 from fanfold.service.wiring import Services
 
-MARK = "sweep.slots"
+STATE = "sweep.slots"
 FORMAT = 1
 MAX_FINDINGS = 50
-"""Findings remembered from pass to pass: a mark is a few KB. What finds no room is found again later."""
+"""Findings that are kept between passes: the state is a few KB. What finds no room is found again later."""
 
 Held = Mapping[tuple[str, Slot], int]
 """Places taken, by class, shard and hour."""
@@ -31,9 +31,9 @@ Held = Mapping[tuple[str, Slot], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """A count of one hour's queued rows under way: after `key`, or before the first run of `tenant` (None: of all).
+    """A count of one hour's queued records under way: after `key`, or before the first run of `tenant` (None: of all).
 
-    `unclear`: some rows could not be read, so that the count is too low to go by.
+    `unclear`: some records could not be read, so that the count is too low to go by.
     """
 
     hour: int
@@ -52,7 +52,7 @@ class State:
     findings: tuple[Finding, ...] = ()
 
     def to_json(self) -> Json:
-        """The state as a mark."""
+        """The state as JSON."""
         walk = self.walk
         return {
             "format": FORMAT,
@@ -74,7 +74,7 @@ class State:
 
     @classmethod
     def from_json(cls, value: Json) -> State:
-        """The state a mark remembers; without a mark of this format, a fresh one: only work is lost by that."""
+        """Parse a stored state; without one of this format, a new one: only work is lost by that."""
         if value is None or value.get("format") != FORMAT:
             return cls()
         walk, key = value["walk"], None if value["walk"] is None else value["walk"]["key"]
@@ -103,15 +103,15 @@ class State:
 
 
 async def repair(services: Services, *, now: datetime) -> int:
-    """One pass, of at most `repair_batch` rows and `MAX_PAGES` index pages; returns how many slots were healed.
+    """One pass, of at most `repair_batch` records and `MAX_PAGES` index pages; returns the number of repaired slots.
 
     Raises an `InfrastructureError` where a service fails; the next pass goes on from the last one's state.
     """
     one_pass = _Repair(services, now)
     await one_pass.run()
-    if one_pass.healed:
-        count(Metric.SLOTS_REPAIRED, one_pass.healed)
-    return one_pass.healed
+    if one_pass.repaired:
+        count(Metric.SLOTS_REPAIRED, one_pass.repaired)
+    return one_pass.repaired
 
 
 class _Repair:
@@ -125,12 +125,12 @@ class _Repair:
         self._pages = MAX_PAGES
         self._walked: set[int] = set()
         self._state = State()
-        self.healed = 0
+        self.repaired = 0
 
     async def run(self) -> None:
         """Walk until the pass is used up or every closed hour was looked at once."""
         hours = self._closed(await self._held())
-        before = await remembered(self._services.marks, MARK, State.from_json, State())
+        before = await remembered(self._services.sweeper_state, STATE, State.from_json, State())
         self._state = replace(before, findings=tuple(f for f in before.findings if f.slot.hour in hours))
         if self._state.walk is not None and self._state.walk.hour not in hours:
             self._state = replace(self._state, walk=None)
@@ -141,7 +141,7 @@ class _Repair:
                 self._state = replace(self._state, walk=walk)
                 break
         if self._state != before:
-            await self._services.marks.put(MARK, self._state.to_json())
+            await self._services.sweeper_state.put(STATE, self._state.to_json())
 
     def _closed(self, held: Held) -> frozenset[int]:
         length, after = self._settings.slot_hour_seconds, self._settings.repair_after_seconds
@@ -197,7 +197,7 @@ class _Repair:
         return None
 
     async def _with(self, walk: Walk, keys: Sequence[IndexKey]) -> Walk:
-        """The walk with these runs' rows counted, read strongly: those still queued with a slot of its hour."""
+        """The walk with these runs' records counted, read strongly: those still queued with a slot of its hour."""
         asked = [RunKey(tenant=key.tenant, run_id=key.run_id) for key in keys]
         heads = await legible(self._services.runs, asked, now=self._now)
         queued = dict(walk.queued)
@@ -228,9 +228,9 @@ class _Repair:
 
     async def _write_off(self, found: Finding, certain: int) -> None:
         if await self._services.slots.write_off(found.class_name, found.slot, surplus=certain, standing=found.standing):
-            self.healed += certain
+            self.repaired += certain
             facts = {"class_name": found.class_name, "shard": found.slot.shard, "hour": found.slot.hour}
-            logger().warning("leaked queue slots were healed", extra={**facts, "slots": certain})
+            logger().warning("leaked queue slots were repaired", extra={**facts, "slots": certain})
 
 
 def _counter(run: Run, slot: Slot) -> str:

@@ -148,15 +148,17 @@ class _Pass:
             with self.contained():
                 if await self._is_empty(lane):
                     empty.append(lane)
-        before = await remembered(self._services.marks, "sweep.empty", _times, _times(None))
+        before = await remembered(self._services.sweeper_state, "sweep.empty", _times, _times(None))
         self._empty = {lane: before[str(lane)] for lane in empty if str(lane) in before}
-        await self._services.marks.put("sweep.empty", {str(lane): self._now.isoformat() for lane in empty})
+        await self._services.sweeper_state.put("sweep.empty", {str(lane): self._now.isoformat() for lane in empty})
 
     async def check_active_runs(self) -> None:
         """Check the next active runs."""
         services = self._services
         fresh = Cursor(began_at=self._now)
-        cursor = await remembered(services.marks, "sweep.cursor", partial(Cursor.from_json, now=self._now), fresh)
+        cursor = await remembered(
+            services.sweeper_state, "sweep.cursor", partial(Cursor.from_json, now=self._now), fresh
+        )
         scan = ActiveScan(services.runs, await services.tokens.tenants(), cursor, limit=services.settings.sweep_batch)
         # In parts: all records of a pass may not fit into the memory of a small process.
         part: list[Run] = []
@@ -171,7 +173,7 @@ class _Pass:
             self._turn_seconds = self.turn_so_far_seconds
         known = scan.cursor.last_oldest
         self._oldest = scan.cursor.oldest if known is None else known
-        await services.marks.put("sweep.cursor", scan.cursor.to_json())
+        await services.sweeper_state.put("sweep.cursor", scan.cursor.to_json())
 
     async def wake_abandoned_runs(self) -> None:
         """Send wakes for the runs checked in this pass whose worker died."""

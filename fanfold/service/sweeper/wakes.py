@@ -122,7 +122,7 @@ class Wakes:
                 if keys:
                     self.overdue_since[class_name] = keys[0].due_at
                 memory = await remembered(
-                    self._services.marks, _state_name(class_name), SentWakes.from_json, SentWakes()
+                    self._services.sweeper_state, _state_name(class_name), SentWakes.from_json, SentWakes()
                 )
                 known = [key for key in keys if memory.knows(_key(key), key.due_at)]
                 fresh = [key for key in keys if not memory.knows(_key(key), key.due_at)]
@@ -150,13 +150,13 @@ class Wakes:
         backlog.woken += await self._wake_all(chosen.fresh)
         after = SentWakes.of((_key(key), key.due_at) for key in [*backlog.known, *backlog.woken])
         if after != backlog.memory:
-            await self._services.marks.put(_state_name(class_name), after.to_json())
+            await self._services.sweeper_state.put(_state_name(class_name), after.to_json())
             backlog.memory = after
 
     async def wake_abandoned(self, abandoned: Sequence[Run]) -> None:
         """Send wakes for runs whose worker died, as many as `wake_due` has left."""
         name = "sweep.rescued"
-        memory = await remembered(self._services.marks, name, SentWakes.from_json, SentWakes())
+        memory = await remembered(self._services.sweeper_state, name, SentWakes.from_json, SentWakes())
         woken: list[Run] = []
         for class_name in self._allowances:
             runs = [run for run in abandoned if run.class_name == class_name]
@@ -169,7 +169,7 @@ class Wakes:
             woken += [*known, *sent]
         after = SentWakes.of((_key_of(run), _since(run)) for run in woken[: 2 * self._most])
         if after != memory:
-            await self._services.marks.put(name, after.to_json())
+            await self._services.sweeper_state.put(name, after.to_json())
 
     def _allowance(self, class_name: str) -> WakeAllowance:
         """What the class may still take in this pass."""

@@ -128,7 +128,7 @@ async def test_a_queued_run_whose_document_this_code_cannot_load_is_left_alone()
 @pytest.mark.parametrize("value", [7, "text", [1], {"format": 1}, {"model/normal": 5}, {"format": 1, "walk": 3}])
 async def test_a_mark_that_makes_no_sense_is_forgotten(mark: str, value: Any) -> None:
     it, _ = await a_sweeper(waiting(1))
-    await it.marks.put(mark, value)
+    await it.sweeper_state.put(mark, value)
     assert (await it.sweep()).wakes_sent == 1
 
 

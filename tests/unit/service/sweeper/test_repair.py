@@ -12,7 +12,7 @@ from fanfold.engine.errors import Throttled
 from fanfold.engine.ports import IfAbsent
 from fanfold.engine.record.run import Run, Slot, Status
 from fanfold.service.settings import ClassSettings, Settings
-from fanfold.service.sweeper.slot_repair import MARK
+from fanfold.service.sweeper.slot_repair import STATE
 from fanfold.service.telemetry.reporting import flush
 from tests.support.builders import a_run
 from tests.support.sweeping import Swept
@@ -180,17 +180,17 @@ async def test_two_sweepers_with_one_memory_heal_a_leak_once() -> None:
     await it.slots.reserve("model", now=it.clock.now())
     await it.clock.advance(4 * HOUR)
     await it.sweep()
-    mark = await it.marks.get(MARK)
+    mark = await it.sweeper_state.get(STATE)
     await it.clock.advance(120)
     assert (await it.sweep()).slots_repaired == 1
-    await it.marks.put(MARK, mark)
+    await it.sweeper_state.put(STATE, mark)
     assert (await it.sweep()).slots_repaired == 0
     assert await it.slots.held("model") == {run.slot: 1}
 
 
 async def test_a_mark_of_another_version_of_the_code_is_forgotten() -> None:
     it = await Swept().with_tenants()
-    await it.marks.put(MARK, {"format": 99, "walk": "?"})
+    await it.sweeper_state.put(STATE, {"format": 99, "walk": "?"})
     await it.slots.reserve("model", now=it.clock.now())
     await it.clock.advance(4 * HOUR)
     assert sum(report.slots_repaired for report in await passes(it, 5)) == 1

@@ -349,5 +349,5 @@ def test_the_handler_answers_with_the_report() -> None:
 async def test_a_cursor_that_another_version_of_the_code_left_is_forgotten() -> None:
     it = await Deployment.with_tenant()
     await it.stored(running(1, lease_until=after(-10)))
-    await it.services.marks.put("sweep.cursor", {"tenant": "zeta", "page": 3})
+    await it.services.sweeper_state.put("sweep.cursor", {"tenant": "zeta", "page": 3})
     assert (await it.sweep()).rescued == 1

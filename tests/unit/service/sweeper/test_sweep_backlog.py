@@ -196,8 +196,8 @@ async def test_a_pass_over_a_million_live_runs_costs_what_the_operations_page_sa
         assert it.calls["runs.get_many"] <= 20 + 10 + counting
         assert it.calls["queue.send"] <= CAP
         assert it.calls["queue.depth"] == 2
-        assert it.calls["marks.get"] == 5
-        assert it.calls["marks.put"] <= 5
+        assert it.calls["sweeper_state.get"] == 5
+        assert it.calls["sweeper_state.put"] <= 5
         assert it.calls["tokens.tenants"] <= 2
         assert (it.calls["slots.sample"], it.calls["slots.held"]) == (1, 1)
         await it.clock.advance(60)
