@@ -20,7 +20,7 @@ def test_a_project_is_found_from_below_it(tmp_path: Path) -> None:
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     found = project.find(below)
-    assert found == Project(folder=tmp_path, tasks=("mine.tasks", "other"))
+    assert found == Project(folder=tmp_path, name="mine", tasks=("mine.tasks", "other"))
 
 
 def test_a_python_project_without_the_table_is_none_and_hides_none_above_it(tmp_path: Path) -> None:
