@@ -17,9 +17,7 @@ class SystemClock:
         """Wall time, aware UTC, cut to whole milliseconds (what the record can hold)."""
         return datetime.fromtimestamp(time.time_ns() // 1_000_000 / 1000, UTC)
 
-    def monotonic(self) -> float:
-        """Seconds that never go back."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, letting everything else go on."""

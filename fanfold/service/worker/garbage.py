@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 
-GENERATIONS = (10_000, 20, 50)
+GENERATIONS = (10_000, 10, 10)
 """Allocations before the youngest objects are looked through, and how many such looks make one at the older ones.
 
-Python's own figures are for small programs: 32 runs under way have so many objects that a seventh of a worker's time
-went into looking at what was still in use.
+Python's own 700 is for small programs: 32 runs under way have so many objects that a tenth of a worker's time went into
+looking at what was still in use.
 """
 
 

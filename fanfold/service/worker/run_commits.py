@@ -61,7 +61,6 @@ class RunCommits:
         self._claim = claim
         self._repeated = repeated
         self._writer = RecordWriter(services, workflow, payloads)
-        self._lost = LostAnswer(recognise=own.recognise, pause=self._pause)
         self._refusals = 0
         self._in_doubt = False
         self.limits = limits
@@ -91,7 +90,9 @@ class RunCommits:
                 before=own.record, run=run, decision=decision, workflow=self._workflow, sent=Moment.of(self._clock)
             )
             own.unanswered[run.write_id] = Write(commit=commit, events=len(events), renewal=bool(renewal))
-            made = await put(self._services, commit, self._lost, condition=own.condition)
+            # Made for each put: kept, it would hold this, and the run's payloads, in a circle.
+            lost = LostAnswer(recognise=own.recognise, pause=self._pause)
+            made = await put(self._services, commit, lost, condition=own.condition)
         except InfrastructureError as error:
             return await self._refused(error)
         except LimitExceeded as error:

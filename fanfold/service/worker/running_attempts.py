@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from fanfold.engine.errors import NotFound, PayloadLost
 from fanfold.engine.language.templates import ExpressionError
@@ -26,8 +26,7 @@ from fanfold.service.worker.task_runner import Failed, Job, NotBegun, Succeeded,
 from fanfold.tasks.registry import find
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """An attempt's name within its run."""
 
     step: str
