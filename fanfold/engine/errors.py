@@ -19,7 +19,7 @@ FanfoldError
 │   ├── Unanswered               asked, no answer: it may or may not have been done
 │   └── Unreadable               a record, document or object that this code can't read
 │       └── NewerSchema          one written by a newer version of the code (R12)
-├── IllegalMove                  a state change that is not in the table: a bug, never a user's fault
+├── IllegalTransition                  a state change that is not in the table: a bug, never a user's fault
 └── TaskError                    raised by a task's code to say more than "it failed"
     ├── Retry                    try again, after a delay of the task's choosing
     └── Fail                     do not try again
@@ -158,7 +158,7 @@ class NewerSchema(Unreadable):
     """Written by a newer version of the code: hand it back, decide nothing (R12)."""
 
 
-class IllegalMove(FanfoldError):
+class IllegalTransition(FanfoldError):
     """A state change the table of legal moves does not know."""
 
 

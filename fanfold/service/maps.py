@@ -117,12 +117,12 @@ class Maps:
     # --- looking --------------------------------------------------------------------------------
 
     async def look(
-        self, run: Run, workflow: Workflow, step: str, *, rang: bool = False
+        self, run: Run, workflow: Workflow, step: str, *, signalled: bool = False
     ) -> MapStillRunning | MapThrottled | MapEnded | AttemptFailed:
-        """Whether an open map elsewhere goes on; one that was never started is started by this very look.
+        """Poll an open distributed map: is it still running? A map that was never started is started.
 
-        `rang`: it says that it has ended. Once every item has its record it has, whatever Step Functions tells of the
-        execution, which lags.
+        `signalled`: a wake says that the map has ended. A map whose items all have a record has ended, whatever Step
+        Functions says about the execution, because its answer lags.
         """
         state, attempt = state_of(run.steps[step]), run.steps[step].attempts
         plan = digest(state.plan)
@@ -130,7 +130,7 @@ class Maps:
         if unended(state.items, records, plan=plan, try_number=run.try_number):
             execution, fan_out = execution_of(run, step), self._services.fan_out
             if await fan_out.start(execution) or await fan_out.going(execution):
-                return MapStillRunning(step=step, attempt=attempt, rang=rang)
+                return MapStillRunning(step=step, attempt=attempt, signalled=signalled)
             # What was recorded meanwhile; what still is not has failed, unless there was no room for it.
             records = await self.records(run, step)
             left = unended(state.items, records, plan=plan, try_number=run.try_number)
@@ -177,8 +177,8 @@ class Maps:
                 output = await self._output(run, step, folded)
             except (_TooLarge, NotFound) as error:
                 kind = "output_too_large" if isinstance(error, _TooLarge) else "output_gone"
-                fault = Failure(type=kind, message=str(error))
-                return AttemptFailed(step=step, attempt=attempt, fault=fault, retryable=False, chance=0.0)
+                failure = Failure(type=kind, message=str(error))
+                return AttemptFailed(step=step, attempt=attempt, failure=failure, retryable=False, chance=0.0)
         return MapEnded(step=step, attempt=attempt, output=output, failed=folded.failed, errors=folded.errors)
 
     async def _output(self, run: Run, step: str, folded: Folded) -> Value:

@@ -78,7 +78,7 @@ class Deployed:
         return str(made["stateMachineArn"])
 
     async def run(self, machine: str, case: str = "") -> tuple[Any, bool, Wake]:
-        """One execution to its end: what its batches answered, whether any was never begun, and how it rang."""
+        """One execution to its end: what its batches answered, whether any was never begun, and how it signalled."""
         execution = replace(EXECUTION, name=f"run-{uuid.uuid4().hex}", run_id=f"r-{uuid.uuid4().hex}")
         await self.aws(
             Client.STEP_FUNCTIONS,

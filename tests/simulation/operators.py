@@ -13,7 +13,15 @@ from fanfold.engine.payload import Value, dump
 from fanfold.engine.ports import RunKey
 from fanfold.engine.record.operations import OPERATIONS, Operation
 from fanfold.engine.record.run import Run, Status, StepStatus
-from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.engine.rules.events import (
+    CancelAsked,
+    Keyed,
+    OperatorRequest,
+    PauseAsked,
+    RedriveAsked,
+    ResumeAsked,
+    Signalled,
+)
 from fanfold.engine.rules.kinds.wait_step import signal_of
 from fanfold.service.api.control import Done
 from fanfold.service.api.forking import Fork
@@ -171,7 +179,7 @@ async def _carry_out(desk: Desk, order: Order, key: RunKey) -> Done | Submitted 
     return await desk.control.carry_out(run, await _move(desk, order, run))
 
 
-async def _move(desk: Desk, order: Order, run: Run) -> Move:
+async def _move(desk: Desk, order: Order, run: Run) -> OperatorRequest:
     by = "Ada"
     keyed = None if order.key is None else Keyed(key=f"{order.kind}/{order.key}", content=order.name)
     match order.kind:

@@ -120,7 +120,7 @@ class Game:
             AttemptFailed(
                 step=step,
                 attempt=self.run.steps[step].attempts,
-                fault=Failure(type="Broken", message="it broke"),
+                failure=Failure(type="Broken", message="it broke"),
                 retryable=retryable,
                 chance=chance,
                 after_seconds=after,

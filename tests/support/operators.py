@@ -9,7 +9,7 @@ from typing import Any
 
 from fanfold.engine.errors import CallerError, InfrastructureError
 from fanfold.engine.record.messages import Envelope
-from fanfold.engine.rules.events import CancelAsked, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.engine.rules.events import CancelAsked, OperatorRequest, PauseAsked, RedriveAsked, ResumeAsked, Signalled
 from fanfold.service.api.control import Control, Done
 from fanfold.service.engine_limits import engine_limits
 from fanfold.service.sweeper.expire_queued import QueueExpiry
@@ -28,14 +28,14 @@ def a_signal(name: str = "approve", payload: Any = None) -> Signalled:
     return Signalled(by="Ada", name=name, payload=payload)
 
 
-async def operate(world: World, envelope: Envelope, move: Move, *, services: Services | None = None) -> Done:
+async def operate(world: World, envelope: Envelope, move: OperatorRequest, *, services: Services | None = None) -> Done:
     """Carry out a move as the API does."""
     used = services or world.services
     control = Control(used, WorkflowCache(used.catalog, world.settings.classes))
     return await control.carry_out(await world.row(envelope), move)
 
 
-async def tried(world: World, envelope: Envelope, move: Move) -> str:
+async def tried(world: World, envelope: Envelope, move: OperatorRequest) -> str:
     """Carry out a move; what came of it: `done`, `so before`, or the name of the error."""
     try:
         done = await operate(world, envelope, move)

@@ -32,16 +32,16 @@ _PLAIN = frozenset({"field", "subexpression", "index_expression", "index"})
 class ExpressionError(FanfoldError):
     """An expression could not be evaluated over this run's values; the message is for people.
 
-    `fault` is the type of the failure it means.
+    `failure_type` is the type of the failure it means.
     """
 
-    fault = "expression_error"
+    failure_type = "expression_error"
 
 
 class InputUnavailable(ExpressionError):
     """What an expression would be given is gone, or is not what was stored."""
 
-    fault = "input_unavailable"
+    failure_type = "input_unavailable"
 
 
 class TooLarge(ExpressionError):

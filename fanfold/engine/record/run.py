@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from fanfold.engine.errors import IllegalMove
+from fanfold.engine.errors import IllegalTransition
 from fanfold.engine.language.maps import MapState
 from fanfold.engine.payload import BlobRef, Json, Value
 from fanfold.engine.record.journal import Entry
@@ -43,13 +43,13 @@ MOVES: Mapping[Status, frozenset[Status]] = {
     Status.FAILED: frozenset({Status.WAITING}),  # redrive
     Status.CANCELLED: frozenset({Status.WAITING}),  # redrive
 }
-"""Every legal move of a run's status. A move that is not here is an error."""
+"""Every legal transition of a run's status. Any other is an error."""
 
 
 def check_move(old: Status, new: Status) -> None:
-    """Raises `IllegalMove` unless the table knows the move."""
+    """Raise `IllegalTransition` unless the table has the transition."""
     if new not in MOVES[old]:
-        raise IllegalMove(f"{old} → {new}")
+        raise IllegalTransition(f"{old} → {new}")
 
 
 class Reason(StrEnum):
@@ -86,9 +86,9 @@ class Failure:
     message: str
 
 
-def failure_view(fault: Failure | None) -> Json:
-    """A fault as JSON: `{type, message}`, or null."""
-    return None if fault is None else {"type": fault.type, "message": fault.message}
+def failure_view(failure: Failure | None) -> Json:
+    """A failure as JSON: `{type, message}`, or null."""
+    return None if failure is None else {"type": failure.type, "message": failure.message}
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: see `fast_replace`

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from fanfold.engine.errors import IllegalMove, PayloadLost
+from fanfold.engine.errors import IllegalTransition, PayloadLost
 from fanfold.engine.language.budget import Allowance
 from fanfold.engine.language.workflow import Workflow
 from fanfold.engine.payload import Loaded, resolve
@@ -33,7 +33,7 @@ from fanfold.engine.rules.events import (
     MapStillRunning,
     MapThrottled,
     MapYielded,
-    Move,
+    OperatorRequest,
     QueueDeadlineChecked,
     RecordReloaded,
     RecordTooLarge,
@@ -86,13 +86,13 @@ def decide(
     cancel that was asked for is carried out. Who holds the run has to decide what follows, with `RecordReloaded`.
 
     Raises `ValuesMissing` when an expression needs a payload that is not in `loaded`, and
-    `IllegalMove` for a claim of a run that can't be claimed.
+    `IllegalTransition` for a claim of a run that can't be claimed.
     """
     allowance = Allowance(clock, max_read_bytes=limits.max_read_bytes)
     draft = Draft(run, workflow, now, limits, allowance, break_off=break_off_step)
     draft.goes_on = goes_on
     for event in events:
-        if isinstance(event, Move):
+        if isinstance(event, OperatorRequest):
             carry_out(draft, event, loaded or {})
         elif run.terminal:
             break
@@ -182,7 +182,7 @@ def _claimed(draft: Draft, event: Claimed) -> None:
             return
     else:
         _check_claimable(draft)
-    draft.move(Status.RUNNING)
+    draft.change_status(Status.RUNNING)
     draft.owner, draft.epoch = event.owner, run.epoch + 1
     draft.note(EventType.RUN_CLAIMED, data={"epoch": draft.epoch, "worker": event.worker})
     if run.started_at is None:
@@ -200,7 +200,7 @@ def _give_up(draft: Draft, event: Undecidable) -> None:
 
 def _check_claimable(draft: Draft) -> None:
     if draft.status is Status.RUNNING and not abandoned(draft.run, draft.now, draft.limits):
-        raise IllegalMove("a run under a valid lease can't be claimed")
+        raise IllegalTransition("a run under a valid lease can't be claimed")
 
 
 def _judge_queue_deadlines(draft: Draft, by: datetime) -> None:

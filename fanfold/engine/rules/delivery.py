@@ -146,7 +146,7 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, limits: EngineLimits, *,
         again = (receives > 1 or wake.outages > 0) and receives < MOST_HAND_BACKS
         return Defer(_lease_end(row, now, limits)) if again else Discard("the run is in good hands")
     if row.status is Status.WAITING and row.due_at is not None:
-        maps = due_maps(row, now, rang=wake.map_step)
+        maps = due_maps(row, now, signalled=wake.map_step)
         if maps:
             return PollMaps(maps, due_besides=_due_besides(row, now))
         if row.due_at <= now:
@@ -157,12 +157,12 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, limits: EngineLimits, *,
     return Discard(f"nothing is due: {row.status}")
 
 
-def due_maps(row: Run, now: datetime, *, rang: str | None) -> tuple[str, ...]:
+def due_maps(row: Run, now: datetime, *, signalled: str | None) -> tuple[str, ...]:
     """The maps that go on elsewhere and are due for a look, and the one that rings."""
     return tuple(
         name
         for name in open_elsewhere(row)
-        if name == rang or ((due_at := row.steps[name].due_at) is not None and due_at <= now)
+        if name == signalled or ((due_at := row.steps[name].due_at) is not None and due_at <= now)
     )
 
 

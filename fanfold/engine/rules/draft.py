@@ -61,11 +61,11 @@ class StepChanges(TypedDict, total=False):
 
 
 class Draft:
-    """The next record in the making. `now` never lies before the journal's last entry (R11).
+    """The next record while a decision builds it. `now` is never before the journal's last entry (R11).
 
-    The fields of the record that decisions change are attributes here, of the same names and meanings; `status` is
-    changed by `move` alone. `break_off` cancels an open step, as its kind has it. `more` says that steps are left
-    that could start, for want of `allowance`; `renewed` that the lease is extended though nothing else changes.
+    The attributes are the record's fields that decisions change. Only `change_status` changes `status`. `break_off`
+    cancels an open step by the rules of its kind. `more`: further steps could start, but the `allowance` is used up.
+    `renewed`: the lease is extended although nothing else changes.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Draft:
         """Whether the run is terminal in this draft."""
         return self.status in TERMINAL
 
-    def move(self, status: Status, *, due_at: datetime | None = None) -> None:
+    def change_status(self, status: Status, *, due_at: datetime | None = None) -> None:
         """Change the run's status by a legal move, and when somebody must look at it.
 
         Leaving the queue, however, returns the queue slot, and this is the only place that does (R6). A run
@@ -212,16 +212,16 @@ class Draft:
         self.crashes = 0
         self.newly_settled.append(name)
 
-    def fail_step(self, step: AnyStep, fault: Failure) -> None:
+    def fail_step(self, step: AnyStep, failure: Failure) -> None:
         """Settle a step as failed; unless it says `on_failure: continue`, the run fails with it."""
         self.settle(
-            step.name, StepStatus.FAILED, EventType.STEP_FAILED, data={"error": failure_view(fault)}, error=fault
+            step.name, StepStatus.FAILED, EventType.STEP_FAILED, data={"error": failure_view(failure)}, error=failure
         )
         if step.on_failure is OnFailure.FAIL:
-            message = f"step {step.name!r} failed: {fault.message}"
-            self.fail(Reason.STEP_FAILED, Failure(type=fault.type, message=message))
+            message = f"step {step.name!r} failed: {failure.message}"
+            self.fail(Reason.STEP_FAILED, Failure(type=failure.type, message=message))
 
-    def fail(self, reason: Reason, fault: Failure) -> None:
+    def fail(self, reason: Reason, failure: Failure) -> None:
         """End the run as failed; what still runs or waits is cancelled.
 
         A run that is to be cancelled does not fail any more, whatever happens to it meanwhile: it is cancelled.
@@ -230,8 +230,8 @@ class Draft:
             return self.cancel()
         self._break_off()
         self._end(Status.FAILED)
-        self.reason, self.error = reason, fault
-        self.note(EventType.RUN_FAILED, data={"reason": str(reason), "error": failure_view(fault)})
+        self.reason, self.error = reason, failure
+        self.note(EventType.RUN_FAILED, data={"reason": str(reason), "error": failure_view(failure)})
         return None
 
     def cancel(self) -> None:
@@ -255,7 +255,7 @@ class Draft:
 
     def _end(self, status: Status) -> None:
         self.finished_at, self.expires_at = self.now, self.now + self.limits.retention
-        self.move(status)
+        self.change_status(status)
         self.paused_at, self.cancel_requested = None, False
 
     def take_signal(self, step: str, name: str, payload: Value) -> None:

@@ -36,7 +36,7 @@ class AttemptFailed:
 
     step: str
     attempt: int
-    fault: Failure
+    failure: Failure
     retryable: bool
     chance: float
     after_seconds: float | None = None
@@ -93,11 +93,11 @@ class MapEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapStillRunning:
-    """A map was found still going on elsewhere; `rang`: though it says that it has ended."""
+    """A distributed map is still running; `signalled`: although a wake says that it has ended."""
 
     step: str
     attempt: int
-    rang: bool = False
+    signalled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,11 +197,11 @@ class RedriveAsked:
     keyed: Keyed | None = None
 
 
-Move = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
+OperatorRequest = CancelAsked | PauseAsked | ResumeAsked | Signalled | RedriveAsked
 AttemptEvent = AttemptSucceeded | AttemptFailed | AttemptNotBegun | Emitted
 MapEvent = MapEnded | MapStillRunning | MapThrottled | MapCompletionSignalled | MapYielded
 StepEvent = AttemptEvent | MapEvent
 Happening = (
     StepEvent | Claimed | RecordReloaded | Renewed | StopRequested | QueueDeadlineChecked | RecordTooLarge | Undecidable
 )
-Event = Move | Happening
+Event = OperatorRequest | Happening

@@ -43,7 +43,7 @@ def break_off(draft: Draft) -> None:
     elif draft.status is Status.PAUSED:
         draft.lease_until = None
     else:
-        draft.move(Status.WAITING, due_at=draft.runnable_now)
+        draft.change_status(Status.WAITING, due_at=draft.runnable_now)
         draft.note(EventType.RUN_SUSPENDED, data={"for": "hand_over"})
         draft.effects.append(SendWake(at=draft.now))
 

@@ -22,19 +22,19 @@ FIRST_PAUSE = timedelta(minutes=1)
 def put_off(draft: Draft, step: TaskStep | MapStep) -> None:
     """The step's turn has come, and its task can't be called here: it waits, or has waited long enough and fails."""
     state, limits = draft.steps[step.name], draft.limits
-    fault = limits.missing[step.task]
+    failure = limits.missing[step.task]
     since = state.missing_since or draft.now
     waited = draft.now - since
     if waited >= limits.missing_for:
         draft.step(step.name, missing_since=None)
-        draft.fail_step(step, fault)
+        draft.fail_step(step, failure)
         return
     pause = min(max(waited, FIRST_PAUSE), MAX_DELAY, limits.missing_for - waited)
-    draft.step(step.name, status=StepStatus.RETRYING, missing_since=since, due_at=draft.now + pause, error=fault)
+    draft.step(step.name, status=StepStatus.RETRYING, missing_since=since, due_at=draft.now + pause, error=failure)
     if state.missing_since is None:
         draft.note(
             EventType.STEP_RETRY_SCHEDULED,
             step=step.name,
             attempt=state.attempts or None,
-            data={"error": failure_view(fault), "delay_seconds": pause.total_seconds()},
+            data={"error": failure_view(failure), "delay_seconds": pause.total_seconds()},
         )

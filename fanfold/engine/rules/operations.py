@@ -1,7 +1,7 @@
-"""What operators do to a run: cancel, pause, resume, signal, redrive, each a move on the record as it stands (R10).
+"""Operations on a run: cancel, pause, resume, signal, redrive. Each decides on the current record (R10).
 
-None of them starts an attempt or touches the lease: that is its holder's. Each leaves the record so
-that whoever holds it, or claims it next, goes on from there.
+No operation starts an attempt or changes the lease, because both belong to the holder. The holder, or the next one to
+claim the run, continues from the record.
 """
 
 from __future__ import annotations
@@ -20,45 +20,53 @@ from fanfold.engine.record.run import IdempotencyRecord, Run, Signal, Status, St
 from fanfold.engine.record.steps import Steps
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.effects import SendEnvelope, SendWake
-from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.engine.rules.events import (
+    CancelAsked,
+    Keyed,
+    OperatorRequest,
+    PauseAsked,
+    RedriveAsked,
+    ResumeAsked,
+    Signalled,
+)
 from fanfold.engine.rules.interruption import interrupt_all
 from fanfold.engine.rules.kinds.table import rules_of
 from fanfold.engine.rules.kinds.wait_step import check_signal, open_waits
 from fanfold.engine.rules.lease import held
 
 MAX_RECEIPTS = 100
-"""Keyed moves a run remembers: what is repeated is repeated soon."""
+"""The most keyed operations that a run remembers; repeats come soon."""
 
 
-def carry_out(draft: Draft, move: Move, loaded: Loaded) -> None:
-    """Make an operator's move; a move that changes nothing any more, changes nothing.
+def carry_out(draft: Draft, request: OperatorRequest, loaded: Loaded) -> None:
+    """Carry out an operator's request; a repeated one changes nothing.
 
     Raises `WrongState`, `SignalsFull` or `KeyReused`.
     """
     draft.by_operator = True
-    if replayed(draft.run, move) is not None:
+    if replayed(draft.run, request) is not None:
         return
-    match move:
+    match request:
         case CancelAsked():
-            _cancel(draft, move)
+            _cancel(draft, request)
         case PauseAsked():
-            _pause(draft, move)
+            _pause(draft, request)
         case ResumeAsked():
-            _resume(draft, move)
+            _resume(draft, request)
         case Signalled():
-            _signal(draft, move)
+            _signal(draft, request)
         case RedriveAsked():
-            _redrive(draft, move, loaded)
+            _redrive(draft, request, loaded)
         case _:
-            assert_never(move)
+            assert_never(request)
 
 
-def replayed(run: Run, move: Move) -> IdempotencyRecord | None:
-    """What is remembered of a keyed move that was carried out before. Raises `KeyReused` when it said something else.
+def replayed(run: Run, request: OperatorRequest) -> IdempotencyRecord | None:
+    """The record of a keyed request that was carried out before. Raises `KeyReused` if its body was different.
 
-    Only the last moves are remembered.
+    A run remembers only the last requests.
     """
-    keyed = _keyed(move)
+    keyed = _keyed(request)
     if keyed is None:
         return None
     found = next((receipt for receipt in run.receipts if receipt.key == keyed.key), None)
@@ -67,12 +75,12 @@ def replayed(run: Run, move: Move) -> IdempotencyRecord | None:
     return found
 
 
-def _keyed(move: Move) -> Keyed | None:
-    return move.keyed if isinstance(move, Signalled | RedriveAsked) else None
+def _keyed(request: OperatorRequest) -> Keyed | None:
+    return request.keyed if isinstance(request, Signalled | RedriveAsked) else None
 
 
-def _remember(draft: Draft, move: Move) -> None:
-    keyed = _keyed(move)
+def _remember(draft: Draft, request: OperatorRequest) -> None:
+    keyed = _keyed(request)
     if keyed is not None:
         receipt = IdempotencyRecord(key=keyed.key, content=keyed.content, seq=draft.seq)
         draft.receipts = (*draft.run.receipts, receipt)[-MAX_RECEIPTS:]
@@ -80,23 +88,23 @@ def _remember(draft: Draft, move: Move) -> None:
 
 def _ring_now(draft: Draft) -> None:
     """Whoever looks next finds it due."""
-    draft.move(Status.WAITING, due_at=draft.runnable_now)
+    draft.change_status(Status.WAITING, due_at=draft.runnable_now)
     draft.effects.append(SendWake(at=draft.now))
 
 
 # --- cancel -----------------------------------------------------------------------------------
 
 
-def _cancel(draft: Draft, move: CancelAsked) -> None:
+def _cancel(draft: Draft, request: CancelAsked) -> None:
     run = draft.run
     check_operation(Operation.CANCEL, run)
     if run.status is Status.CANCELLED or run.cancel_requested:
         return
-    draft.note(EventType.RUN_CANCEL_REQUESTED, data={"by": move.by})
+    draft.note(EventType.RUN_CANCEL_REQUESTED, data={"by": request.by})
     if held(run, draft.now, draft.limits):
         # Its holder stops the tasks first: a redrive must not meet them. Should the holder die, the
         # run is looked after because it is running, which a paused one is not.
-        draft.move(Status.RUNNING)
+        draft.change_status(Status.RUNNING)
         draft.cancel_requested, draft.paused_at = True, None
     else:
         draft.cancel()
@@ -105,30 +113,30 @@ def _cancel(draft: Draft, move: CancelAsked) -> None:
 # --- pause and resume -------------------------------------------------------------------------
 
 
-def _pause(draft: Draft, move: PauseAsked) -> None:
+def _pause(draft: Draft, request: PauseAsked) -> None:
     run = draft.run
     check_operation(Operation.PAUSE, run)
     if run.status is Status.PAUSED:
         return
-    draft.move(Status.PAUSED)
+    draft.change_status(Status.PAUSED)
     draft.paused_at = draft.now
-    draft.note(EventType.RUN_PAUSED, data={"by": move.by})
+    draft.note(EventType.RUN_PAUSED, data={"by": request.by})
     if not (held(run, draft.now, draft.limits) and draft.at_work):
         draft.lease_until = None
 
 
-def _resume(draft: Draft, move: ResumeAsked) -> None:
+def _resume(draft: Draft, request: ResumeAsked) -> None:
     run = draft.run
     check_operation(Operation.RESUME, run)
     if run.status is not Status.PAUSED:
         return
     length = draft.now - (run.paused_at or draft.now)
-    draft.note(EventType.RUN_RESUMED, data={"by": move.by, "paused_seconds": length.total_seconds()})
+    draft.note(EventType.RUN_RESUMED, data={"by": request.by, "paused_seconds": length.total_seconds()})
     draft.paused_at, draft.deadline = None, _within_life(draft, run.deadline + length)
     if run.in_queue:
         # It goes on waiting for its turn, where it was accepted: no pause gets round the bound, a delay or a lane.
         draft.queue_deadline = None if run.queue_deadline is None else run.queue_deadline + length
-        draft.move(Status.QUEUED)
+        draft.change_status(Status.QUEUED)
         draft.effects.append(SendEnvelope())
         return
     draft.queue_deadline = None
@@ -139,7 +147,7 @@ def _resume(draft: Draft, move: ResumeAsked) -> None:
         if state.missing_since is not None:
             draft.step(name, missing_since=state.missing_since + length)
     if held(run, draft.now, draft.limits):
-        draft.move(Status.RUNNING)
+        draft.change_status(Status.RUNNING)
         return
     if draft.at_work:
         # The holder died meanwhile; nobody missed it, for nothing was to be started.
@@ -158,19 +166,19 @@ def _within_life(draft: Draft, deadline: datetime) -> datetime:
 # --- signal -----------------------------------------------------------------------------------
 
 
-def _signal(draft: Draft, move: Signalled) -> None:
-    check_signal(draft.run, draft.workflow, move.name)
-    waiting = open_waits(draft.steps, draft.workflow, move.name)
+def _signal(draft: Draft, request: Signalled) -> None:
+    check_signal(draft.run, draft.workflow, request.name)
+    waiting = open_waits(draft.steps, draft.workflow, request.name)
     draft.note(
         EventType.SIGNAL_RECEIVED,
         step=waiting[0] if waiting else None,
-        data={"name": move.name, "by": move.by, "payload": _shown(move.payload)},
+        data={"name": request.name, "by": request.by, "payload": _shown(request.payload)},
     )
-    _remember(draft, move)
+    _remember(draft, request)
     if not waiting:
-        draft.signals = (*draft.run.signals, Signal(seq=draft.seq, name=move.name, payload=move.payload))
+        draft.signals = (*draft.run.signals, Signal(seq=draft.seq, name=request.name, payload=request.payload))
         return
-    draft.take_signal(waiting[0], move.name, move.payload)
+    draft.take_signal(waiting[0], request.name, request.payload)
     if draft.status is Status.WAITING:
         _ring_now(draft)
 
@@ -185,12 +193,12 @@ def _shown(payload: Value) -> Json:
 # --- redrive ----------------------------------------------------------------------------------
 
 
-def _redrive(draft: Draft, move: RedriveAsked, loaded: Loaded) -> None:
+def _redrive(draft: Draft, request: RedriveAsked, loaded: Loaded) -> None:
     run, workflow = draft.run, draft.workflow
     check_operation(Operation.REDRIVE, run)
     draft.try_number = run.try_number + 1
-    draft.note(EventType.RUN_REDRIVEN, data={"by": move.by, "try": draft.try_number})
-    _remember(draft, move)
+    draft.note(EventType.RUN_REDRIVEN, data={"by": request.by, "try": draft.try_number})
+    _remember(draft, request)
     draft.reset({name: _fresh(draft.steps.checkpoint(name, loaded)) for name in unfinished(workflow, draft.steps)})
     draft.deadline = _within_life(draft, draft.now + timedelta(seconds=workflow.timeout_seconds))
     draft.queue_deadline = draft.finished_at = draft.expires_at = None

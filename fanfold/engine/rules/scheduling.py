@@ -153,7 +153,7 @@ def _begin(draft: Draft, step: Step, loaded: Loaded) -> bool:
         try:
             wanted = _truth(draft.evaluate(step.when, loaded))
         except ExpressionError as error:
-            draft.fail_step(step, Failure(type=error.fault, message=str(error)))
+            draft.fail_step(step, Failure(type=error.failure_type, message=str(error)))
             return True
         if not wanted:
             draft.settle(step.name, StepStatus.SKIPPED, EventType.STEP_SKIPPED)
@@ -184,7 +184,7 @@ def _finish(draft: Draft, loaded: Loaded) -> None:
             draft.more = True
             return
         except ExpressionError as error:
-            kind = "output_too_large" if isinstance(error, TooLarge) else error.fault
+            kind = "output_too_large" if isinstance(error, TooLarge) else error.failure_type
             draft.fail(Reason.STEP_FAILED, Failure(type=kind, message=f"the workflow's output: {error}"))
             return
     draft.succeed(output)
@@ -214,7 +214,7 @@ def _let_go_if_idle(draft: Draft, *, starved: bool) -> None:
         why = "wait" if waiting else "retry"
     else:
         return
-    draft.move(Status.WAITING, due_at=due)
+    draft.change_status(Status.WAITING, due_at=due)
     draft.crashes = 0
     draft.note(EventType.RUN_SUSPENDED, data={"for": why})
     if due <= draft.now + MAX_DELAY:
@@ -238,6 +238,6 @@ def _hand_over(draft: Draft) -> None:
             draft.fail(Reason.ATTEMPTS_EXHAUSTED, Failure(type="attempts_exhausted", message=message))
             return
         rings_at = draft.now + FRUITLESS_BACKOFF * (1 << min(count - 1, 4))
-    draft.move(Status.WAITING, due_at=draft.runnable_now)
+    draft.change_status(Status.WAITING, due_at=draft.runnable_now)
     draft.note(EventType.RUN_SUSPENDED, data={"for": "hand_over"})
     draft.effects.append(SendWake(at=rings_at))

@@ -13,7 +13,7 @@ from fanfold.engine.ports import Moment
 from fanfold.engine.record.run import Run
 from fanfold.engine.rules.decide import Decision, decide
 from fanfold.engine.rules.engine_limits import EngineLimits
-from fanfold.engine.rules.events import Move
+from fanfold.engine.rules.events import OperatorRequest
 from fanfold.engine.rules.operations import replayed
 from fanfold.service.commit import Commit, Committed, RecordWriter, by_signature, follow, put
 from fanfold.service.engine_limits import engine_limits
@@ -38,11 +38,11 @@ class Done:
 
 @dataclass(slots=True, kw_only=True)
 class _Carrying:
-    """One move under way; `run` is the record that it is decided on next."""
+    """One operation in progress. `run` is the record for the next decision."""
 
     services: Services
     run: Run
-    move: Move
+    asked: OperatorRequest
     workflow: Workflow
     limits: EngineLimits
     payloads: Payloads
@@ -52,10 +52,10 @@ class _Carrying:
     async def attempt(self) -> Done | Committed:
         """Decide and put once. Raises an `InfrastructureError` where that is to be done again."""
         clock, run = self.services.clock, self.run
-        ask = _asking(run, self.workflow, self.move, clock.now(), self.limits)
+        ask = _asking(run, self.workflow, self.asked, clock.now(), self.limits)
         decision = await self.payloads.provide(run, ask)
         if not decision.changed:
-            receipt = replayed(run, self.move)
+            receipt = replayed(run, self.asked)
             return Done(run=run, changed=False, seq=0 if receipt is None else receipt.seq)
         try:
             wanted = await self.writer.next(run, decision, signed=True)
@@ -77,9 +77,9 @@ class _Carrying:
 
 
 def _asking(
-    run: Run, workflow: Workflow, move: Move, now: datetime, limits: EngineLimits
+    run: Run, workflow: Workflow, asked: OperatorRequest, now: datetime, limits: EngineLimits
 ) -> Callable[[Loaded], Decision]:
-    return lambda loaded: decide(run, workflow, (move,), now, limits=limits, loaded=loaded)
+    return lambda loaded: decide(run, workflow, (asked,), now, limits=limits, loaded=loaded)
 
 
 class Control:
@@ -90,7 +90,7 @@ class Control:
         self._workflows = workflows
         self._limits = engine_limits(services.settings)
 
-    async def carry_out(self, run: Run, move: Move) -> Done:
+    async def carry_out(self, run: Run, asked: OperatorRequest) -> Done:
         """Carry out an operation on a run, given its record as read.
 
         Raises `WrongState`, `SignalsFull`, `KeyReused`, `NotFound` (it expired meanwhile), `LimitExceeded` (the record
@@ -101,7 +101,7 @@ class Control:
         one = _Carrying(
             services=self._services,
             run=run,
-            move=move,
+            asked=asked,
             workflow=workflow,
             limits=self._limits,
             payloads=payloads,

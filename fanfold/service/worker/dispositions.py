@@ -17,7 +17,7 @@ CLOCK_OFF_SECONDS = 5
 grow and counts nothing. Without any a lone process would spin."""
 
 OUTAGE_DELAY = timedelta(seconds=60)
-"""First delay of a message that met an infrastructure fault; it doubles with each further one (R5)."""
+"""First delay of a message that met an infrastructure failure; it doubles with each further one (R5)."""
 
 THROTTLE_DELAY = timedelta(seconds=5)
 """The same where it was refused for load, and nothing was done: an outage's minute would leave a limit unused."""
@@ -30,7 +30,7 @@ BUG_SECONDS = 60
 
 
 def back_after(error: InfrastructureError, outages: int) -> timedelta:
-    """When a message that met this fault is to come again, having met so many before."""
+    """When a message that met this failure is to come again, having met so many before."""
     first = THROTTLE_DELAY if isinstance(error, Throttled) else OUTAGE_DELAY
     return min(first * (1 << min(outages, 8)), MAX_DELAY)
 
@@ -112,7 +112,7 @@ class Redelivery:
         return Ack()
 
     async def put_back(self, received: Received, message: Message, error: InfrastructureError) -> Disposition:
-        """An infrastructure fault is nobody's crash: a copy goes back, so that receives count crashes only (R5)."""
+        """An infrastructure failure is nobody's crash: a copy goes back, so that receives count crashes only (R5)."""
         count(Metric.OUTAGES)
         logger().error(
             "a service failed; the message goes back", extra={"run_id": message.run_id, "error": repr(error)}

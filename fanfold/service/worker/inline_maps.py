@@ -61,9 +61,9 @@ class InlineMaps:
             records = await insist(self._services.clock, lambda: self._maps.records(record, step))
             if lost := [each for each in records if each.damage and each.try_number == record.try_number]:
                 # Which items it tells of nobody knows; none whose end was recorded may be worked on again in this try.
-                fault = Failure(type="items_unreadable", message=lost[0].damage)
+                failure = Failure(type="items_unreadable", message=lost[0].damage)
                 attempt = record.steps[step].attempts
-                return AttemptFailed(step=step, attempt=attempt, fault=fault, retryable=False, chance=0.0)
+                return AttemptFailed(step=step, attempt=attempt, failure=failure, retryable=False, chance=0.0)
             one.ended = known(records, plan=one.plan, try_number=record.try_number)
         todo = [index for index in range(state.items) if index not in one.ended]
         items = Items(

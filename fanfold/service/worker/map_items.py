@@ -23,15 +23,15 @@ LONGEST_PAUSE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """There is no time left for a further attempt at the item; `fault` is what the last one met, if there was one."""
+    """There is no time left for a further attempt at the item; `failure` is what the last one met, if there was one."""
 
     index: int
-    fault: Failure | None
+    failure: Failure | None
 
     def given_up(self) -> ItemResult:
         """The item as failed: nobody else will go on with it."""
-        fault = self.fault or Failure(type="no_time", message="there was no time to begin the item")
-        return _failed(self.index, fault)
+        failure = self.failure or Failure(type="no_time", message="there was no time to begin the item")
+        return _failed(self.index, failure)
 
 
 class Items:
@@ -60,27 +60,27 @@ class Items:
         try:
             value = await self._input(index)
         except ExpressionError as error:
-            return _failed(index, Failure(type=error.fault, message=str(error)))
-        fault: Failure | None = None
+            return _failed(index, Failure(type=error.failure_type, message=str(error)))
+        failure: Failure | None = None
         pause = timedelta(0)
         for number in range(1, self._step.retry.max_attempts + 1):
             if not self._time_for(pause):
-                return Unfinished(index=index, fault=fault)
+                return Unfinished(index=index, failure=failure)
             if pause:
                 await self._services.clock.sleep(pause.total_seconds())
             outcome = await self._attempts.run(self._job(index, number, value), emit=_nowhere)
             if isinstance(outcome, NotBegun):
-                return Unfinished(index=index, fault=fault)
+                return Unfinished(index=index, failure=failure)
             if isinstance(outcome, Succeeded):
                 return ItemResult(index=index, output=outcome.output)
-            fault = outcome.fault
+            failure = outcome.failure
             if not outcome.retryable:
                 break
             chance = self._services.ids.random()
             wait = delay(self._step.retry, failures=number, chance=chance, after_seconds=outcome.after)
             pause = min(wait, LONGEST_PAUSE)
-        assert fault is not None, "a step grants at least one attempt"
-        return _failed(index, fault)
+        assert failure is not None, "a step grants at least one attempt"
+        return _failed(index, failure)
 
     async def _input(self, index: int) -> Json:
         """What the item is given. Many items are worked on at once: what is costly is made for one after the other."""
@@ -113,8 +113,8 @@ class Items:
         )
 
 
-def _failed(index: int, fault: Failure) -> ItemResult:
-    return ItemResult(index=index, error=ItemError(index=index, type=fault.type, message=fault.message))
+def _failed(index: int, failure: Failure) -> ItemResult:
+    return ItemResult(index=index, error=ItemError(index=index, type=failure.type, message=failure.message))
 
 
 def _nowhere(data: Json) -> None:

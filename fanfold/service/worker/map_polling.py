@@ -26,13 +26,13 @@ class MapPolling:
         self._workflows = workflows
         self._maps = Maps(services)
 
-    async def at(self, run: Run, steps: Sequence[str], *, rang: str | None = None) -> list[Sight]:
+    async def at(self, run: Run, steps: Sequence[str], *, signalled: str | None = None) -> list[Sight]:
         """What becomes of these maps, of which one may have rung.
 
         Raises an `InfrastructureError` when that can't be known now.
         """
         workflow = await self._workflows.of(run)
-        return [await self._maps.look(run, workflow, step, rang=step == rang) for step in steps]
+        return [await self._maps.look(run, workflow, step, signalled=step == signalled) for step in steps]
 
     async def note(
         self, run: Run, news: Sequence[MapStillRunning | MapThrottled | MapCompletionSignalled], limits: EngineLimits

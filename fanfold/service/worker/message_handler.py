@@ -111,7 +111,7 @@ class MessageHandler:
                 return await self._redelivery.apart(message)
             # An envelope in `resume` was sent apart unread: the record says whether there is anything to be afraid of.
             if isinstance(message, Wake) or (received.queue.role == RESUME and self._isolate is not None):
-                return await self._follow(received, message, await self._row(message))
+                return await self._follow(received, message, await self._record(message))
             return await self._open(received, message)
         except InfrastructureError as error:
             return await self._redelivery.put_back(received, message, error)
@@ -129,12 +129,12 @@ class MessageHandler:
         age = self._now() - envelope.accepted_at
         # A run created from so old an envelope returns no slot: its hour of the counter may be repaired by then (R6).
         if age.total_seconds() > self._services.settings.slot_void_seconds:
-            row = await self._row(envelope)
-            if row is None and age > ENVELOPE_LIFE:
+            record = await self._record(envelope)
+            if record is None and age > ENVELOPE_LIFE:
                 count(Metric.DROPPED)
                 logger().warning("an envelope older than 14 days creates no run", extra={"run_id": envelope.run_id})
                 return Ack()
-            return await self._follow(received, envelope, row)
+            return await self._follow(received, envelope, record)
         first = self._looked_at(envelope) if self._claims_first(received, envelope, None) else None
         outcome = await self._hold(
             first_version(envelope),
@@ -143,13 +143,13 @@ class MessageHandler:
             first=first,
         )
         if isinstance(outcome, OwnershipLost) and not outcome.held:
-            return await self._follow(received, envelope, outcome.row)
+            return await self._follow(received, envelope, outcome.record)
         return self._after(outcome)
 
-    async def _follow(self, received: Received, message: Message, row: Run | None) -> Disposition:
-        """Do what the row says of the message; after a lost race, what the new row says."""
+    async def _follow(self, received: Received, message: Message, record: Run | None) -> Disposition:
+        """Do what the record says of the message; after a lost race, what the new record says."""
         for _ in range(LOOKS):
-            verdict = self._verdict(received, message, row)
+            verdict = self._verdict(received, message, record)
             match verdict:
                 case Discard():
                     if isinstance(message, Envelope):
@@ -157,53 +157,55 @@ class MessageHandler:
                     logger().debug("dropped", extra={"run_id": message.run_id, "why": verdict.why})
                     return Ack()
                 case Defer():
-                    if row is not None and row.status is Status.RUNNING:  # else it only came a moment early
+                    if record is not None and record.status is Status.RUNNING:  # else it only came a moment early
                         count(Metric.DUPLICATES)
                     return self._back_until(verdict.until)
                 case Isolate() if not self._is_apart(received):
-                    # There is a row: a look is all that has to be asked for.
+                    # There is a record: a look is all that has to be asked for.
                     return await self._redelivery.apart(wake_of(message))
                 case Isolate() | Claim() if self._isolate is not None and _is_suspect(received, verdict):
                     return await self._isolate(received)
-                case NotifyHolder() if row is not None:
-                    row = await self._polling.note(
-                        row, [MapCompletionSignalled(step=verdict.map_step)], engine_limits(self._settings)
+                case NotifyHolder() if record is not None:
+                    record = await self._polling.note(
+                        record, [MapCompletionSignalled(step=verdict.map_step)], engine_limits(self._settings)
                     )
-                    if row is None:
+                    if record is None:
                         return Ack()
-                case PollMaps() if row is not None and not self._claims_first(received, message, row):
-                    rang = message.map_step if isinstance(message, Wake) else None
-                    seen = await self._polling.at(row, verdict.maps, rang=rang)
+                case PollMaps() if record is not None and not self._claims_first(received, message, record):
+                    signalled = message.map_step if isinstance(message, Wake) else None
+                    seen = await self._polling.at(record, verdict.maps, signalled=signalled)
                     going_on = [sight for sight in seen if isinstance(sight, MapStillRunning | MapThrottled)]
                     if len(going_on) == len(seen) and not verdict.due_besides:
-                        row = await self._polling.note(row, going_on, engine_limits(self._settings))
-                        if row is None:
+                        record = await self._polling.note(record, going_on, engine_limits(self._settings))
+                        if record is None:
                             return Ack()
                         continue
-                    outcome = await self._hold(*self._basis(message, row), news=seen, repeated=self._repeated(received))
+                    outcome = await self._hold(
+                        *self._basis(message, record), news=seen, repeated=self._repeated(received)
+                    )
                     if not isinstance(outcome, OwnershipLost) or outcome.held:
                         return self._after(outcome)
-                    row = outcome.row
+                    record = outcome.record
                 case _:
-                    first = self._looked_at(message) if self._claims_first(received, message, row) else None
-                    basis, repeated = self._basis(message, row), self._repeated(received)
+                    first = self._looked_at(message) if self._claims_first(received, message, record) else None
+                    basis, repeated = self._basis(message, record), self._repeated(received)
                     outcome = await self._hold(*basis, repeated=repeated, first=first)
                     if not isinstance(outcome, OwnershipLost) or outcome.held:
                         return self._after(outcome)
-                    row = outcome.row
+                    record = outcome.record
         return Redeliver(seconds=1)
 
     def _back_until(self, moment: datetime) -> Redeliver:
         return Redeliver(seconds=max(1, math.ceil((moment - self._now()).total_seconds())))
 
-    def _claims_first(self, received: Received, message: Message, row: Run | None) -> bool:
+    def _claims_first(self, received: Received, message: Message, record: Run | None) -> bool:
         apart = received.queue.role == RESUME
-        return claimed_first(message, row, self._now(), receives=received.receives, apart=apart)
+        return claimed_first(message, record, self._now(), receives=received.receives, apart=apart)
 
     def _looked_at(self, message: Message) -> News:
         """What is to be found out under a claim that is committed first: what has become of the maps that are due."""
-        rang = message.map_step if isinstance(message, Wake) else None
-        return lambda run: self._polling.at(run, due_maps(run, self._now(), rang=rang), rang=rang)
+        signalled = message.map_step if isinstance(message, Wake) else None
+        return lambda run: self._polling.at(run, due_maps(run, self._now(), signalled=signalled), signalled=signalled)
 
     def _is_apart(self, received: Received) -> bool:
         """Whether nothing else is worked on beside this message, or will not be once it is isolated (R7)."""
@@ -213,18 +215,18 @@ class MessageHandler:
         """Whether handling the message has raised before, and it is apart: nothing beside it is to blame if it does."""
         return received.message is not None and received.message.raised and self._is_apart(received)
 
-    def _verdict(self, received: Received, message: Message, row: Run | None) -> Verdict:
+    def _verdict(self, received: Received, message: Message, record: Run | None) -> Verdict:
         limits = engine_limits(self._services.settings)
         if isinstance(message, Wake):
-            return on_wake(message, row, self._now(), limits, receives=received.receives)
-        return on_envelope(message, row, self._now(), limits, receives=received.receives)
+            return on_wake(message, record, self._now(), limits, receives=received.receives)
+        return on_envelope(message, record, self._now(), limits, receives=received.receives)
 
     @staticmethod
-    def _basis(message: Message, row: Run | None) -> tuple[Run, Condition]:
+    def _basis(message: Message, record: Run | None) -> tuple[Run, Condition]:
         """The record to claim. Only an envelope creates one, and an old one that does has no slot to return."""
-        if row is not None:
-            return row, IfVersion(version=row.version, submission=row.submission)
-        assert isinstance(message, Envelope), "a wake without a row is dropped"
+        if record is not None:
+            return record, IfVersion(version=record.version, submission=record.submission)
+        assert isinstance(message, Envelope), "a wake without a record is dropped"
         return replace(first_version(message), slot=None), FirstClaim(submission=message.submission)
 
     async def _hold(
@@ -263,7 +265,7 @@ class MessageHandler:
             outcome = await coordinator.run()
         finally:
             self._coordinators.discard(coordinator)
-        if isinstance(outcome, OwnershipLost) and outcome.row is not base:
+        if isinstance(outcome, OwnershipLost) and outcome.record is not base:
             count_loss(outcome, base.class_name)
         return outcome
 
@@ -273,14 +275,14 @@ class MessageHandler:
         if isinstance(outcome, OwnershipLost):
             logger().warning("a run was lost while it was held", extra={"run_id": outcome.run_id})
             # Somebody else's run needs this message no more; one whose lease ran out does.
-            return Ack() if outcome.row is not None else Redeliver(seconds=1)
+            return Ack() if outcome.record is not None else Redeliver(seconds=1)
         run = outcome.run
         if not run.terminal:
             facts = {"run_id": run.id, "status": str(run.status), "epoch": run.epoch, "version": run.version}
             logger().debug("run let go", extra=facts)
         return Ack()
 
-    async def _row(self, message: Message) -> Run | None:
+    async def _record(self, message: Message) -> Run | None:
         return await self._services.runs.get(RunKey(tenant=message.tenant, run_id=message.run_id), now=self._now())
 
     def _now(self) -> datetime:

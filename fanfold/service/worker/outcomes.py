@@ -1,4 +1,4 @@
-"""How an attempt ends: with an output that is JSON, or with a fault; or not at all, because it never began."""
+"""How an attempt ends: with an output that is JSON, or with a failure; or not at all, because it never began."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Succeeded:
 class Failed:
     """The attempt failed; `after` is the delay in seconds the task asked for before the next one."""
 
-    fault: Failure
+    failure: Failure
     retryable: bool
     after: float | None = None
 
@@ -114,6 +114,6 @@ def _seconds(after: object) -> float | None:
 
 
 def failed(kind: str, message: str, *, retryable: bool, after: float | None = None) -> Failed:
-    """A fault of this kind, both cut to lengths that fit a record: `MAX_TYPE` and `MAX_MESSAGE` characters."""
-    fault = Failure(type=kind[:MAX_TYPE], message=message[:MAX_MESSAGE])
-    return Failed(fault=fault, retryable=retryable, after=after)
+    """A failure of this kind, both cut to lengths that fit a record: `MAX_TYPE` and `MAX_MESSAGE` characters."""
+    failure = Failure(type=kind[:MAX_TYPE], message=message[:MAX_MESSAGE])
+    return Failed(failure=failure, retryable=retryable, after=after)

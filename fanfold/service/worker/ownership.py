@@ -28,11 +28,11 @@ class Ended:
 class OwnershipLost:
     """The run is somebody else's, or the lease ran out; `held` says whether it ever was ours.
 
-    `row` is the record that stands, where it is known.
+    `record` is the record that stands, where it is known.
     """
 
     run_id: str
-    row: Run | None
+    record: Run | None
     held: bool
 
 
@@ -92,63 +92,65 @@ class Ownership:
         self.seen = self._clock.monotonic()
         self.lease.extend(record.lease_until, since=sent)
 
-    def go_on_from(self, row: Run) -> None:
-        """An operator has written over a renewal or over our last record: that row is ours."""
+    def go_on_from(self, record: Run) -> None:
+        """An operator has written over a renewal or over our last record: that record is ours."""
         first = min((write.commit.sent.monotonic for write in self.unanswered.values()), default=None)
-        self.hold(row, sent=None if self.held else first)
+        self.hold(record, sent=None if self.held else first)
 
-    def lost(self, row: Run | None) -> OwnershipLost:
-        """The claim is over; `row` is the record that stands, where it is known."""
-        return OwnershipLost(run_id=self.record.id, row=row, held=self.held)
+    def lost(self, record: Run | None) -> OwnershipLost:
+        """The claim is over; `record` is the record that stands, where it is known."""
+        return OwnershipLost(run_id=self.record.id, record=record, held=self.held)
 
-    async def recognise(self, row: Run) -> Commit | None:
+    async def recognise(self, record: Run) -> Commit | None:
         """Our put that the record goes back to: its own, or one that an operator has written over.
 
         Raises `Unanswered` when that can't be found out.
         """
-        if not self._ours(row):
+        if not self._ours(record):
             return None
-        if (write := self.unanswered.get(row.write_id)) is not None:
+        if (write := self.unanswered.get(record.write_id)) is not None:
             return write.commit
         try:
-            return await self._written_over(row)
+            return await self._written_over(record)
         except (InfrastructureError, NotFound) as error:
             raise Unanswered(f"whether a put was done can't be found out: {error}") from error
 
-    def judge(self, row: Run | None) -> Judgement:
+    def judge(self, record: Run | None) -> Judgement:
         """What a record that goes back to none of our puts means."""
-        if row is not None and self._ours(row):
-            return Judgement.CHANGED if row.version != self.record.version else Judgement.AS_IT_WAS
-        return Judgement.AS_IT_WAS if not self.held and self._replaceable(row) else Judgement.LOST
+        if record is not None and self._ours(record):
+            return Judgement.CHANGED if record.version != self.record.version else Judgement.AS_IT_WAS
+        return Judgement.AS_IT_WAS if not self.held and self._replaceable(record) else Judgement.LOST
 
-    def _ours(self, row: Run) -> bool:
-        return row.owner == self._owner and row.submission == self.record.submission
+    def _ours(self, record: Run) -> bool:
+        return record.owner == self._owner and record.submission == self.record.submission
 
-    async def _written_over(self, row: Run) -> Commit | None:
+    async def _written_over(self, record: Run) -> Commit | None:
         """The unanswered put that somebody has written over: the record goes back to it, entry by entry.
 
         Whoever wrote over it may have sealed its entries away.
         """
-        entries = {entry.seq: entry for entry in row.journal}
+        entries = {entry.seq: entry for entry in record.journal}
         commits = (write.commit for write in self.unanswered.values())
         for commit in sorted(commits, key=lambda commit: commit.run.last_seq, reverse=True):
             seq = commit.run.last_seq
             if seq <= self.record.last_seq:
                 break
-            if seq <= row.sealed.last_seq:
-                entries |= {entry.seq: entry for entry in await self._runs.sealed_entries(row, after=seq - 1, limit=1)}
+            if seq <= record.sealed.last_seq:
+                entries |= {
+                    entry.seq: entry for entry in await self._runs.sealed_entries(record, after=seq - 1, limit=1)
+                }
             if entries.get(seq) == commit.run.journal[-1]:
                 return commit
         return None
 
-    def _replaceable(self, row: Run | None) -> bool:
-        """Whether a claim's condition still holds for this row: its put was not done, or not yet."""
+    def _replaceable(self, record: Run | None) -> bool:
+        """Whether a claim's condition still holds for this record: its put was not done, or not yet."""
         if isinstance(self.condition, IfVersion):
-            return row is not None and (row.version, row.submission) == (
+            return record is not None and (record.version, record.submission) == (
                 self.condition.version,
                 self.condition.submission,
             )
-        return row is None or (row.version == 1 and row.submission == self.record.submission)
+        return record is None or (record.version == 1 and record.submission == self.record.submission)
 
 
 class HeldLease:
@@ -204,6 +206,6 @@ def count_loss(lost: OwnershipLost, class_name: str) -> None:
     if not lost.held:
         return count(Metric.CLAIMS_LOST, of=of_class)
     count(Metric.RUNS_LOST, of=of_class)
-    if lost.row is not None:
+    if lost.record is not None:
         count(Metric.FENCED_WRITES, of=of_class)
     return None

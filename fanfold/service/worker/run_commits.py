@@ -108,8 +108,8 @@ class RunCommits:
             if not self._repeated or any(isinstance(event, Undecidable) for event in events):
                 raise
             logger().exception("what follows for a run can't be decided; it fails", extra={"run_id": own.record.id})
-            fault = raised(error).fault
-            detail = f"what follows can't be decided: {fault.type}: {fault.message}"[:MAX_MESSAGE]
+            failure = raised(error).failure
+            detail = f"what follows can't be decided: {failure.type}: {failure.message}"[:MAX_MESSAGE]
             self.inbox[: len(events)] = [Undecidable(owner=self._claim.owner, detail=detail)]
             return None
         if isinstance(made, Committed):
@@ -117,15 +117,15 @@ class RunCommits:
             return None
         return await self._met(made.record)
 
-    async def go_by(self, row: Run | None) -> OwnershipLost | None:
+    async def go_by(self, record: Run | None) -> OwnershipLost | None:
         """Go on from a record that was read, if it is ours or still the one to be replaced."""
         try:
-            done = None if row is None else await self._own.recognise(row)
+            done = None if record is None else await self._own.recognise(record)
         except InfrastructureError as error:
             return await self._refused(error)
-        if done is None or row is None:
-            return await self._met(row)
-        self._answered(Committed(commit=done, record=row))
+        if done is None or record is None:
+            return await self._met(record)
+        self._answered(Committed(commit=done, record=record))
         return None
 
     def next_timer(self) -> datetime:
@@ -134,18 +134,18 @@ class RunCommits:
         idle = not any(state.status is StepStatus.RUNNING for state in self._own.record.steps.values())
         return min(timer, stop_before) if stop_before is not None and idle else timer
 
-    async def _met(self, row: Run | None) -> OwnershipLost | None:
+    async def _met(self, record: Run | None) -> OwnershipLost | None:
         """The record that stands goes back to none of our puts."""
-        match self._own.judge(row):
+        match self._own.judge(record):
             case Judgement.CHANGED:
-                assert row is not None, "no record is nobody's"
-                self._own.go_on_from(row)
+                assert record is not None, "no record is nobody's"
+                self._own.go_on_from(record)
                 self.inbox.append(RecordReloaded())
                 return None
             case Judgement.AS_IT_WAS:
                 return await self._refused()
             case Judgement.LOST:
-                return self._own.lost(row)
+                return self._own.lost(record)
 
     async def _decided(
         self, events: tuple[Event, ...], renewal: tuple[Event, ...]

@@ -160,7 +160,7 @@ class RunCoordinator:
             return self._own.lost(None)
         if self._broken_off:
             return await self._let_go()
-        return await self._glance() if self._only_a_glance() else await self._commits.write()
+        return await self._poll_record() if self._only_polls() else await self._commits.write()
 
     async def _go_on(self, first: News) -> OwnershipLost | None:
         """The claim is committed: now everything that it leads to."""
@@ -208,30 +208,30 @@ class RunCoordinator:
         wait = self._own.lease.renewal_left()
         if self._commits.inbox:
             wait = min(wait, self._own.lease.since + EMIT_SECONDS - self._clock.monotonic())
-        wait = min(wait, self._glance_left())
+        wait = min(wait, self._poll_left())
         timer = (self._commits.next_timer() - self._clock.now()).total_seconds()
         return min(wait, max(timer, STUCK_SECONDS) if self._commits.stuck else timer)
 
-    def _glance_left(self) -> float:
+    def _poll_left(self) -> float:
         """How long until the record is to be looked at for an operator's move that concerns its holder at once."""
         if not watched(self._own.record, self._workflow):
             return math.inf
         return self._own.seen + GLANCE_SECONDS - self._clock.monotonic()
 
-    def _only_a_glance(self) -> bool:
+    def _only_polls(self) -> bool:
         """Whether there is nothing to write, and it is time to look."""
         # A timer that brought no change (a look at a map is under way) must not keep it from looking for ever.
         due = not self._commits.stuck and self._commits.next_timer() <= self._clock.now()
         nothing = not self._commits.inbox and self._own.lease.renewal_left() > 0 and not due
-        return nothing and self._glance_left() <= 0
+        return nothing and self._poll_left() <= 0
 
-    async def _glance(self) -> OwnershipLost | None:
-        """Read the record, and go by it if somebody has written it."""
+    async def _poll_record(self) -> OwnershipLost | None:
+        """Read the record, and continue from it if somebody else has written it."""
         self._own.seen = self._clock.monotonic()
         try:
-            row = await self._runs.get(self._own.key, now=self._clock.now())
+            record = await self._runs.get(self._own.key, now=self._clock.now())
         except InfrastructureError:
-            return None  # the next renewal sees it, or the next glance
-        if row is not None and row.version == self._own.record.version:
+            return None  # the next renewal or poll sees it
+        if record is not None and record.version == self._own.record.version:
             return None
-        return await self._commits.go_by(row)
+        return await self._commits.go_by(record)

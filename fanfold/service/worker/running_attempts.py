@@ -252,14 +252,14 @@ class RunningAttempts:
 
     def _unavailable(self, attempt: Attempt, error: Exception) -> AttemptFailed:
         """What its task would be given is not to be had."""
-        fault = Failure(type="input_unavailable", message=str(error))
-        return self._failed(attempt, Failed(fault=fault, retryable=False))
+        failure = Failure(type="input_unavailable", message=str(error))
+        return self._failed(attempt, Failed(failure=failure, retryable=False))
 
     def _failed(self, attempt: Attempt, outcome: Failed) -> AttemptFailed:
         return AttemptFailed(
             step=attempt.step,
             attempt=attempt.number,
-            fault=outcome.fault,
+            failure=outcome.failure,
             retryable=outcome.retryable,
             chance=self._services.ids.random(),
             after_seconds=outcome.after,

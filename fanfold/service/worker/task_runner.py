@@ -130,7 +130,7 @@ class TaskRunner:
             try:
                 self._tasks(name, chaos=self._settings.chaos)
             except NotFound as error:
-                found[name] = _missing(error).fault
+                found[name] = _missing(error).failure
         return found
 
     async def run(self, job: Job, *, emit: Callable[[Json], None]) -> Outcome:

@@ -33,7 +33,7 @@ def a_pause_is_not_heeded() -> Iterator[None]:
 
     def heedless(draft: Draft, loaded: Any) -> None:
         if draft.status is Status.PAUSED:
-            draft.move(Status.RUNNING)
+            draft.change_status(Status.RUNNING)
         go_on(draft, loaded)
 
     with patch.object(rules, "_go_on", heedless):

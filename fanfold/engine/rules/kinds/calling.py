@@ -119,7 +119,7 @@ class CallingRules(StepRules):
         failures = draft.steps[name].failures + 1
         if not event.retryable or failures >= policy.max_attempts:
             draft.step(name, failures=failures)
-            draft.fail_step(self.step, event.fault)
+            draft.fail_step(self.step, event.failure)
             return
         wait = delay(policy, failures=failures, chance=event.chance, after_seconds=event.after_seconds)
         draft.step(
@@ -128,11 +128,11 @@ class CallingRules(StepRules):
             failures=failures,
             # While the run is paused time stands still; its resumption moves this on.
             due_at=(draft.paused_at or draft.now) + wait,
-            error=event.fault,
+            error=event.failure,
         )
         draft.note(
             EventType.STEP_RETRY_SCHEDULED,
             step=name,
             attempt=event.attempt,
-            data={"error": failure_view(event.fault), "delay_seconds": wait.total_seconds()},
+            data={"error": failure_view(event.failure), "delay_seconds": wait.total_seconds()},
         )

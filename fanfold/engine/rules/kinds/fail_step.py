@@ -29,16 +29,16 @@ class FailRules(StepRules):
         """End the run with the step's own error, as it is."""
         step = self.step
         try:
-            fault = Failure(type=step.type, message=self._message(draft, loaded)[:MAX_MESSAGE])
+            failure = Failure(type=step.type, message=self._message(draft, loaded)[:MAX_MESSAGE])
         except ExpressionError as error:
-            draft.fail_step(step, Failure(type=error.fault, message=str(error)))
+            draft.fail_step(step, Failure(type=error.failure_type, message=str(error)))
             return True
         attempt = draft.steps[step.name].attempts + 1
         draft.step(step.name, attempts=attempt, started_at=draft.now)
         draft.note(EventType.STEP_STARTED, step=step.name, attempt=attempt)
-        data = {"error": failure_view(fault)}
-        draft.settle(step.name, StepStatus.FAILED, EventType.STEP_FAILED, error=fault, data=data)
-        draft.fail(Reason.STEP_FAILED, fault)
+        data = {"error": failure_view(failure)}
+        draft.settle(step.name, StepStatus.FAILED, EventType.STEP_FAILED, error=failure, data=data)
+        draft.fail(Reason.STEP_FAILED, failure)
         return True
 
     def _message(self, draft: Draft, loaded: Loaded) -> str:

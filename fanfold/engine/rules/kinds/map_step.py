@@ -80,10 +80,10 @@ class MapRules(CallingRules):
             items = draft.evaluate(step.over, loaded)
             scope = scope_of(step.input, draft.run, draft.steps, loaded, draft.allowance)
         except ExpressionError as error:
-            draft.fail_step(step, Failure(type=error.fault, message=str(error)))
+            draft.fail_step(step, Failure(type=error.failure_type, message=str(error)))
             return True
-        if fault := _refusal(items, draft.limits.max_map_items):
-            draft.fail_step(step, fault)
+        if failure := _refusal(items, draft.limits.max_map_items):
+            draft.fail_step(step, failure)
             return True
         via = self._via(draft, len(items))
         if via is Via.INLINE and items and not self.has_time(draft):
@@ -139,7 +139,7 @@ class MapRules(CallingRules):
                     draft.step(self.step.name, status=StepStatus.RETRYING, due_at=draft.now)
             case MapStillRunning():
                 if state := self._open_elsewhere(draft, event.attempt):
-                    self._looked_at(draft, state, rang=event.rang)
+                    self._looked_at(draft, state, signalled=event.signalled)
             case MapThrottled():
                 if state := self._open_elsewhere(draft, event.attempt):
                     self._ask_again(draft, state, event.again)
@@ -154,9 +154,9 @@ class MapRules(CallingRules):
         state = draft.steps[self.step.name]
         return state.map if _elsewhere(state) and attempt in (None, state.attempts) else None
 
-    def _looked_at(self, draft: Draft, state: MapState, *, rang: bool) -> None:
+    def _looked_at(self, draft: Draft, state: MapState, *, signalled: bool) -> None:
         """The map was found still going on elsewhere: look again later, and soon if it says that it has ended."""
-        looks = -len(AFTER_RING) if rang else state.looks
+        looks = -len(AFTER_RING) if signalled else state.looks
         pause = AFTER_RING[looks] if looks < 0 else min(FIRST_LOOK * 2 ** min(looks + 1, 10), LAST_LOOK)
         self._look_in(draft, pause, replace(state, looks=looks + 1))
 

@@ -26,7 +26,7 @@ class TaskRules(CallingRules):
         try:
             value = draft.evaluate(self.step.input, loaded)
         except ExpressionError as error:
-            draft.fail_step(self.step, Failure(type=error.fault, message=str(error)))
+            draft.fail_step(self.step, Failure(type=error.failure_type, message=str(error)))
             return True
         self.start_attempt(draft, value)
         return True

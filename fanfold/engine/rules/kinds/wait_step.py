@@ -37,7 +37,7 @@ class WaitRules(StepRules):
         try:
             until = self._until(draft, loaded)
         except ExpressionError as error:
-            draft.fail_step(step, Failure(type=error.fault, message=str(error)))
+            draft.fail_step(step, Failure(type=error.failure_type, message=str(error)))
             return True
         except ValueError as error:
             draft.fail_step(step, Failure(type="invalid_time", message=str(error)))

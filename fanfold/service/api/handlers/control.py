@@ -10,7 +10,15 @@ from fanfold.engine.errors import LimitExceeded
 from fanfold.engine.payload import Json, Value, dump_payload, fingerprint
 from fanfold.engine.record.operations import Operation
 from fanfold.engine.record.run import Run
-from fanfold.engine.rules.events import CancelAsked, Keyed, Move, PauseAsked, RedriveAsked, ResumeAsked, Signalled
+from fanfold.engine.rules.events import (
+    CancelAsked,
+    Keyed,
+    OperatorRequest,
+    PauseAsked,
+    RedriveAsked,
+    ResumeAsked,
+    Signalled,
+)
 from fanfold.engine.rules.kinds.wait_step import check_signal
 from fanfold.engine.rules.operations import replayed
 from fanfold.service.api import views
@@ -61,13 +69,13 @@ async def signal(context: Context, caller: Caller, request: Request, *, id: str,
         raise invalid_parameter("name", "a signal's name is a-z, then up to 62 of a-z, 0-9, _ and -")
     value = request.json() if request.body.strip() else None
     run = await context.run(caller.tenant, id)
-    move = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name, value))
+    asked = Signalled(by=caller.owner, name=name, payload=None, keyed=_keyed(request, Operation.SIGNAL, name, value))
     # A repeat gets the first answer, whatever has happened to the run. Refused payloads are not stored.
-    if replayed(run, move) is None:
+    if replayed(run, asked) is None:
         check_signal(run, await context.workflows.of(run), name)
-        move = replace(move, payload=await _stored(context, run, value))
-    done = await context.control.carry_out(run, move)
-    return _answer(done.changed, SignalReceipt(seq=done.seq), keyed=move.keyed is not None)
+        asked = replace(asked, payload=await _stored(context, run, value))
+    done = await context.control.carry_out(run, asked)
+    return _answer(done.changed, SignalReceipt(seq=done.seq), keyed=asked.keyed is not None)
 
 
 async def fork(context: Context, caller: Caller, request: Request, *, id: str) -> Answer:
@@ -92,11 +100,11 @@ async def fork(context: Context, caller: Caller, request: Request, *, id: str) -
     return Answer(status=200 if done.replayed else 202, content=answer, headers=headers)
 
 
-async def _moved(context: Context, caller: Caller, run: Run, move: Move) -> Answer:
+async def _moved(context: Context, caller: Caller, run: Run, asked: OperatorRequest) -> Answer:
     """202 with the run, as far as the caller may read it; 200 if nothing changed."""
-    done = await context.control.carry_out(run, move)
+    done = await context.control.carry_out(run, asked)
     answer = await shown(context, caller, done.run)
-    keyed = isinstance(move, RedriveAsked) and move.keyed is not None
+    keyed = isinstance(asked, RedriveAsked) and asked.keyed is not None
     return _answer(done.changed, answer.content, keyed=keyed, spill_prefix=answer.spill_prefix)
 
 
@@ -127,6 +135,6 @@ async def _stored(context: Context, run: Run, value: Json) -> Value:
         raise LimitExceeded("signal_bytes", f"a signal's payload has at most {MAX_SIGNAL_BYTES:,} bytes")
     if len(data) <= INLINE_SIGNAL_BYTES:
         return value
-    # The same payload is the same object, however often it comes: a move that is lost after all leaves one at most.
+    # The same payload is always the same object, so an operation that loses leaves at most one.
     name = f"signals/{hashlib.sha256(data).hexdigest()}"
     return await context.services.blobs.put(payload_key(run.tenant, run.id, run.submission, name), data)

@@ -22,7 +22,7 @@ from fanfold.engine.record.messages import Envelope
 from fanfold.engine.record.run import Failure, Run, Status, StepState, StepStatus
 from fanfold.engine.record.sealing import SEGMENT_BYTES, seal
 from fanfold.engine.record.segments import Segment
-from fanfold.engine.rules.events import Move
+from fanfold.engine.rules.events import OperatorRequest
 from fanfold.service.api.run_reader import whole
 from fanfold.service.settings import Settings
 from tests.support.builders import a_run
@@ -274,7 +274,7 @@ def filled(run: Run) -> Run:
     "move", [CANCEL, PAUSE, a_signal("go", noise("the last", 1_000))], ids=["cancel", "pause", "signal"]
 )
 @virtually
-async def test_a_head_that_is_full_takes_an_operators_move(move: Move) -> None:
+async def test_a_head_that_is_full_takes_an_operators_move(move: OperatorRequest) -> None:
     world, store = metered()
     envelope = await world.submit(await world.register({"steps": {"gate": {"wait": {"signal": "go"}}}}))
     async with world.worker():

@@ -22,7 +22,7 @@ from fanfold.engine.rules.events import (
     Event,
     Keyed,
     MapEnded,
-    Move,
+    OperatorRequest,
     PauseAsked,
     RecordTooLarge,
     RedriveAsked,
@@ -38,7 +38,7 @@ FLOW = {
     "gate": {"wait": {"signal": "approve"}, "needs": ["first"]},
     "last": {"needs": ["gate"]},
 }
-MOVES: dict[Operation, Move] = {
+MOVES: dict[Operation, OperatorRequest] = {
     Operation.CANCEL: CancelAsked(by="Ada"),
     Operation.PAUSE: PauseAsked(by="Ada"),
     Operation.RESUME: ResumeAsked(by="Ada"),
@@ -134,7 +134,7 @@ def test_a_result_that_comes_with_the_cancellation_is_recorded_and_a_failure_is_
     "ends",
     [
         lambda game: AttemptFailed(
-            step="a", attempt=1, fault=Failure(type="x", message="x"), retryable=True, chance=0.5
+            step="a", attempt=1, failure=Failure(type="x", message="x"), retryable=True, chance=0.5
         ),
         lambda game: RecordTooLarge(detail="too big"),
         lambda game: MapEnded(step="a", attempt=1, output=[None], failed=1),

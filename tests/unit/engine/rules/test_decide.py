@@ -84,7 +84,7 @@ def events_for(draw: st.DrawFn, game: Game) -> list[Event]:
                     AttemptFailed(
                         step=step,
                         attempt=attempt,
-                        fault=FAULT,
+                        failure=FAULT,
                         retryable=draw(st.booleans()),
                         chance=draw(st.sampled_from([0.0, 0.3333333, 0.999])),
                         after_seconds=after,

@@ -81,7 +81,7 @@ def move(game: Game, number: int) -> None:
             game.feed(ResumeAsked(by="Ada"))
         case 7:
             for name, attempt in open_maps(run):
-                game.feed(MapStillRunning(step=name, attempt=attempt, rang=bool(attempt % 2)))
+                game.feed(MapStillRunning(step=name, attempt=attempt, signalled=bool(attempt % 2)))
         case 8 if held:
             for name, _ in open_maps(run):
                 game.feed(MapCompletionSignalled(step=name))

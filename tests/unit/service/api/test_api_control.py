@@ -287,7 +287,7 @@ async def test_a_token_without_the_scope_and_a_stranger_move_nothing(http: Http,
 
 
 SECRET = "only for readers"
-FAILED = AttemptFailed(step="ask", attempt=1, fault=Failure(type="Fail", message=SECRET), retryable=False, chance=0.5)
+FAILED = AttemptFailed(step="ask", attempt=1, failure=Failure(type="Fail", message=SECRET), retryable=False, chance=0.5)
 SAID = replace(ASKED, output=SECRET)
 OTHERS = [call for call in CALLS if call.scope not in (None, Scope.READ)]
 

@@ -126,9 +126,9 @@ async def test_what_a_task_raises_is_recorded_by_class_and_message(attempts: Tas
     for function in both(raiser(LookupError("no such file " + "x" * 5000))):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert outcome.fault.type == "LookupError"
-        assert outcome.fault.message.startswith("no such file")
-        assert len(outcome.fault.message) == 1000
+        assert outcome.failure.type == "LookupError"
+        assert outcome.failure.message.startswith("no such file")
+        assert len(outcome.failure.message) == 1000
         assert outcome.retryable
 
 
@@ -136,7 +136,7 @@ async def test_a_task_says_whether_and_when_it_is_tried_again(attempts: TaskRunn
     for function in both(raiser(Retry("busy", after=12))):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert (outcome.retryable, outcome.after, outcome.fault.message) == (True, 12.0, "busy")
+        assert (outcome.retryable, outcome.after, outcome.failure.message) == (True, 12.0, "busy")
     for function in both(raiser(Fail("never"))):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
@@ -174,8 +174,8 @@ async def test_an_exception_that_can_not_be_shown_is_still_a_failure(
     for function in both(raiser(Odd())):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert (outcome.fault.type, outcome.retryable) == ("Odd", True)
-        assert type(broken).__name__ in outcome.fault.message
+        assert (outcome.failure.type, outcome.retryable) == ("Odd", True)
+        assert type(broken).__name__ in outcome.failure.message
 
 
 async def test_an_exception_whose_every_part_is_broken_is_still_a_failure(attempts: TaskRunner) -> None:
@@ -210,7 +210,7 @@ async def test_a_failures_type_and_message_are_cut_to_what_is_documented(attempt
     for function in both(raiser(long)):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert (len(outcome.fault.type), len(outcome.fault.message)) == (200, 1_000)
+        assert (len(outcome.failure.type), len(outcome.failure.message)) == (200, 1_000)
 
 
 async def test_what_a_task_says_in_a_group_of_exceptions_is_heard(attempts: TaskRunner) -> None:
@@ -220,15 +220,15 @@ async def test_what_a_task_says_in_a_group_of_exceptions_is_heard(attempts: Task
     for function in both(raiser(grouped(Retry("busy", after=3), Fail("never")))):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert (outcome.fault.type, outcome.fault.message, outcome.retryable) == ("Fail", "never", False)
+        assert (outcome.failure.type, outcome.failure.message, outcome.retryable) == ("Fail", "never", False)
     for function in both(raiser(grouped(Retry("busy", after=3), Retry("busier", after=9), Retry("soon")))):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert (outcome.fault.message, outcome.retryable, outcome.after) == ("busier", True, 9.0)
+        assert (outcome.failure.message, outcome.retryable, outcome.after) == ("busier", True, 9.0)
     for function in both(raiser(grouped())):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert (outcome.fault.type, outcome.retryable, outcome.after) == ("ExceptionGroup", True, None)
+        assert (outcome.failure.type, outcome.retryable, outcome.after) == ("ExceptionGroup", True, None)
 
 
 def nested(levels: int) -> Any:
@@ -253,27 +253,27 @@ async def test_what_is_no_json_fails_the_step_for_good(attempts: TaskRunner, mak
     for function in both(make):
         outcome = await outcome_of(attempts, function)
         assert isinstance(outcome, Failed)
-        assert (outcome.fault.type, outcome.retryable) == ("invalid_output", False)
+        assert (outcome.failure.type, outcome.retryable) == ("invalid_output", False)
 
 
 async def test_an_output_over_the_limit_names_the_limit(attempts: TaskRunner) -> None:
     assert isinstance(await attempts.run(a_job("chaos.output", input={"bytes": 10_000}), emit=ignored), Succeeded)
     outcome = await attempts.run(a_job("chaos.output", input={"bytes": 10_001}), emit=ignored)
     assert isinstance(outcome, Failed)
-    assert (outcome.fault.type, outcome.retryable) == ("output_too_large", False)
-    assert "10000" in outcome.fault.message
+    assert (outcome.failure.type, outcome.retryable) == ("output_too_large", False)
+    assert "10000" in outcome.failure.message
 
 
 async def test_an_unknown_task_fails_for_good(attempts: TaskRunner) -> None:
     outcome = await attempts.run(a_job("no.such"), emit=ignored)
     assert isinstance(outcome, Failed)
-    assert (outcome.fault.type, outcome.retryable) == ("unknown_task", False)
+    assert (outcome.failure.type, outcome.retryable) == ("unknown_task", False)
 
 
 async def test_chaos_tasks_are_unknown_where_chaos_is_off() -> None:
     outcome = await TaskRunner(Settings(), SystemClock()).run(a_job("chaos.crash"), emit=ignored)
     assert isinstance(outcome, Failed)
-    assert outcome.fault.type == "unknown_task"
+    assert outcome.failure.type == "unknown_task"
 
 
 async def test_an_async_task_is_cancelled_at_its_timeout_and_may_clean_up(attempts: TaskRunner) -> None:
@@ -287,7 +287,7 @@ async def test_an_async_task_is_cancelled_at_its_timeout_and_may_clean_up(attemp
 
     outcome = await outcome_of(attempts, slow, timeout_seconds=0.02)
     assert isinstance(outcome, Failed)
-    assert (outcome.fault.type, outcome.retryable) == ("timed_out", True)
+    assert (outcome.failure.type, outcome.retryable) == ("timed_out", True)
     assert cleaned == [True]
     assert not attempts.lingering
 
@@ -295,14 +295,14 @@ async def test_an_async_task_is_cancelled_at_its_timeout_and_may_clean_up(attemp
 async def test_a_task_that_raises_a_timeout_of_its_own_is_not_the_steps_timeout(attempts: TaskRunner) -> None:
     outcome = await outcome_of(attempts, both(raiser(TimeoutError("the database")))[0])
     assert isinstance(outcome, Failed)
-    assert outcome.fault.type == "TimeoutError"
+    assert outcome.failure.type == "TimeoutError"
 
 
 async def test_a_thread_that_outlives_its_timeout_spends_the_process(attempts: TaskRunner) -> None:
     release = threading.Event()
     outcome = await outcome_of(attempts, lambda given: release.wait(10), timeout_seconds=0.02)
     assert isinstance(outcome, Failed)
-    assert outcome.fault.type == "timed_out"
+    assert outcome.failure.type == "timed_out"
     assert attempts.lingering == 1
     assert attempts.spent, "it had a moment to notice"
     assert isinstance(await outcome_of(attempts, lambda given: 1), Succeeded), "what runs here may still finish"
@@ -329,7 +329,7 @@ async def test_an_async_task_that_refuses_to_stop_spends_the_process(attempts: T
     began = time.monotonic()
     outcome = await attempts.run(job, emit=ignored)
     assert isinstance(outcome, Failed)
-    assert outcome.fault.type == "timed_out"
+    assert outcome.failure.type == "timed_out"
     assert time.monotonic() - began < 0.35
     assert attempts.spent
     await asyncio.sleep(0.4)
@@ -459,7 +459,7 @@ from fanfold.service.clock import SystemClock
 from fanfold.service.settings import Settings
 job = Job(tenant="acme", run_id="r1", submission="s1", step="only", attempt=1, epoch=1,
           task={task_name!r}, input={given!r}, timeout_seconds=0.1)
-print(asyncio.run(TaskRunner(Settings(chaos=True), SystemClock()).run(job, emit=print)).fault.type)
+print(asyncio.run(TaskRunner(Settings(chaos=True), SystemClock()).run(job, emit=print)).failure.type)
 """
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
 

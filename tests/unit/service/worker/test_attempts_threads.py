@@ -125,7 +125,7 @@ async def test_an_attempt_at_its_timeout_is_over_only_when_a_thread_that_stops_h
     for _ in range(3):  # as a step's attempts follow each other
         outcome = await attempts.run(a_job(0.02), emit=ignored)
         assert isinstance(outcome, Failed)
-        assert outcome.fault.type == "timed_out"
+        assert outcome.failure.type == "timed_out"
         assert not going, "the next attempt would run beside it"
     assert most == 1
     assert not attempts.lingering

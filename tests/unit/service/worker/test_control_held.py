@@ -11,7 +11,7 @@ import pytest
 from fanfold.engine.errors import QueueFull
 from fanfold.engine.record.messages import Envelope
 from fanfold.engine.record.run import Run, Status
-from fanfold.engine.rules.events import Move
+from fanfold.engine.rules.events import OperatorRequest
 from fanfold.service.settings import ClassSettings, Settings
 from fanfold.service.worker.dispositions import Ack
 from tests.support.operators import CANCEL, PAUSE, REDRIVE, RESUME, a_signal, operate, sweeping, tried
@@ -233,7 +233,7 @@ async def test_at_most_once_holds_while_workers_die_and_operators_meddle(seed: i
             async with process.worker():
                 for _ in range(chance.randrange(4)):
                     await asyncio.sleep(chance.random() * 8)
-                    moves: list[Move] = [PAUSE, RESUME, RESUME, CANCEL, REDRIVE, a_signal()]
+                    moves: list[OperatorRequest] = [PAUSE, RESUME, RESUME, CANCEL, REDRIVE, a_signal()]
                     move = chance.choice(moves)
                     assert await tried(world, envelope, move) in ("done", "so before", "WrongState")
                 await asyncio.sleep(chance.random() * 10)

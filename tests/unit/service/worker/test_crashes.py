@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fanfold.engine.errors import IllegalMove
+from fanfold.engine.errors import IllegalTransition
 from fanfold.engine.record.run import Reason, Status
 from tests.support.game import Game, a_flow
 from tests.support.world import journal_of
@@ -133,7 +133,7 @@ def test_a_step_that_failed_and_waits_for_its_retry_is_not_interrupted_by_a_cras
 
 def test_a_run_under_a_valid_lease_is_not_for_the_taking() -> None:
     game = Game(ONE).claim().after(64)
-    with pytest.raises(IllegalMove):
+    with pytest.raises(IllegalTransition):
         game.claim()
 
 

@@ -94,7 +94,7 @@ def test_after_its_ring_a_map_is_looked_at_soon_and_then_as_before() -> None:
     assert game.run.status is Status.WAITING
     pauses = []
     for number in range(5):
-        game.feed(MapStillRunning(step="each", attempt=1, rang=number == 0))
+        game.feed(MapStillRunning(step="each", attempt=1, signalled=number == 0))
         pauses.append(game.run.due_at - game.now)
         game.now = game.run.due_at
     assert pauses == [*AFTER_RING, 2 * FIRST_LOOK, 4 * FIRST_LOOK]

@@ -603,7 +603,7 @@ async def test_a_claim_of_a_run_that_has_nothing_left_to_claim_ends() -> None:
     row = await world.row(envelope)
     condition = IfVersion(version=row.version, submission=row.submission)
     outcome = await asyncio.wait_for(process.begin(process.runner._hold(row, condition)), 5)
-    assert outcome.row == row
+    assert outcome.record == row
     assert process.runs.calls == []
 
 

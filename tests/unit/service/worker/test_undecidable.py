@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fanfold.engine.errors import IllegalMove
+from fanfold.engine.errors import IllegalTransition
 from fanfold.engine.record.run import Reason, Status
 from fanfold.engine.rules import decide as rules
 from fanfold.engine.rules.events import CancelAsked, Event, Undecidable
@@ -129,7 +129,7 @@ async def test_a_bug_that_can_not_be_noted_is_met_again(monkeypatch: pytest.Monk
 
 def test_a_run_under_anothers_valid_lease_is_not_ended_by_one_that_can_not_decide_it() -> None:
     game = Game(a_flow({"a": {}})).claim()
-    with pytest.raises(IllegalMove):
+    with pytest.raises(IllegalTransition):
         game.feed(Undecidable(owner="another", detail="a bug"))
 
 
