@@ -6,17 +6,13 @@ import os
 
 import boto3
 
+from fanfold.local import aws_access
 from fanfold.local.local_stack import LocalStack
 
 
 def session_of(stack: LocalStack) -> boto3.Session:
     """A session with the stack's credentials and region."""
-    environ = stack.environment(os.environ)
-    return boto3.Session(
-        aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
-        region_name=environ["AWS_REGION"],
-    )
+    return aws_access.session_of(stack.environment(os.environ))
 
 
 def endpoint_of(stack: LocalStack) -> str:

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+
 from fanfold.dashboard import page
 from fanfold.dashboard.page import Metric, Page, PageError
+from fanfold.local.aws_access import session_of, stack_of, unasked
 from fanfold.local.local_stack import LocalError, LocalStack
 
 if TYPE_CHECKING:
@@ -55,22 +58,9 @@ def find(stack_name: str | None, local_stack: LocalStack | None, environ: Mappin
 
     Raises `LocalError` with one sentence if there is no deployment, no dashboard, or no credentials.
     """
-    import boto3
-
-    if stack_name is None or stack_name == "local" or (local_stack is not None and stack_name == local_stack.stack):
-        if local_stack is None:
-            raise LocalError("Which dashboard? Name a deployed stack with --stack, or start a local one.", status=2)
-        stack_name = local_stack.stack
-        environ = local_stack.environment(environ)
-    session = boto3.Session(
-        # None means AWS's usual search: profile, role and region of the configuration.
-        aws_access_key_id=environ.get("AWS_ACCESS_KEY_ID"),
-        aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
-        aws_session_token=environ.get("AWS_SESSION_TOKEN"),
-        region_name=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"),
-    )
-    with explained(stack_name):
-        return _found(session, stack_name, environ.get("AWS_ENDPOINT_URL") or None)
+    name, environ, _ = stack_of(stack_name, local_stack, environ, what="dashboard")
+    with explained(name):
+        return _found(session_of(environ), name, environ.get("AWS_ENDPOINT_URL") or None)
 
 
 def _found(session: boto3.Session, stack_name: str, endpoint: str | None) -> Deployment:
@@ -103,10 +93,6 @@ def _found(session: boto3.Session, stack_name: str, endpoint: str | None) -> Dep
 @contextmanager
 def explained(stack_name: str) -> Iterator[None]:
     """Turn boto3's errors into `LocalError` (exit status 2; 4 if AWS is not reachable)."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
-
-    from fanfold.local.aws_errors import unasked
-
     try:
         yield
     except (NoCredentialsError, NoRegionError) as error:

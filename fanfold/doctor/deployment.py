@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 from fanfold.doctor.census import Census, take
 from fanfold.doctor.resource import Resource, ends
 from fanfold.engine.record.messages import DEAD
-from fanfold.local.aws_errors import unasked
+from fanfold.local.aws_access import session_of, stack_of, unasked
 from fanfold.local.local_stack import LocalError, LocalStack
 from fanfold.service.aws_clients import Aws
 from fanfold.service.settings import Settings
@@ -99,19 +99,9 @@ class Deployment:
         The caller's AWS credentials and `AWS_ENDPOINT_URL` hold; the local stack has its own. Raises `LocalError`
         (usage) when there is no local one.
         """
-        chosen = local_stack if stack_name in (None, "local") or stack_name == _name(local_stack) else None
-        if chosen is None and stack_name in (None, "local"):
-            raise LocalError("Which deployment? Name a deployed stack with --stack, or start a local one.", status=2)
-        own = chosen.environment(environ) if chosen is not None else dict(environ)
-        session = boto3.Session(
-            aws_access_key_id=own.get("AWS_ACCESS_KEY_ID"),
-            aws_secret_access_key=own.get("AWS_SECRET_ACCESS_KEY"),
-            aws_session_token=own.get("AWS_SESSION_TOKEN"),
-            region_name=own.get("AWS_REGION") or own.get("AWS_DEFAULT_REGION"),
-        )
-        name = chosen.stack if chosen is not None else str(stack_name)
+        name, own, chosen = stack_of(stack_name, local_stack, environ, what="deployment")
         endpoint = own.get("AWS_ENDPOINT_URL") or None
-        return cls(name, session, now=now, endpoint_url=endpoint, local_stack=chosen)
+        return cls(name, session_of(own), now=now, endpoint_url=endpoint, local_stack=chosen)
 
     def close(self) -> None:
         """Close every connection."""
@@ -282,7 +272,3 @@ class Deployment:
     def census(self) -> Census:
         """The active runs and the counters of slots around them."""
         return self.ask(lambda services: take(services, now=self.now))
-
-
-def _name(local_stack: LocalStack | None) -> str | None:
-    return None if local_stack is None else local_stack.stack

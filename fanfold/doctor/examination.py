@@ -31,7 +31,7 @@ from fanfold.doctor import (
 from fanfold.doctor.deployment import Deployment
 from fanfold.doctor.finding import Check, Finding
 from fanfold.engine.errors import InfrastructureError
-from fanfold.local.aws_errors import unasked
+from fanfold.local.aws_access import unasked
 from fanfold.local.local_stack import LocalError
 
 CHECKS: Sequence[Check] = (

@@ -214,20 +214,16 @@ def stop(pid: int, state: Path) -> bool:
 
 
 def _be_the_bridge(state: Path) -> None:
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
+
+    from fanfold.local.aws_access import session_of
 
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ending.set())
     stack = local_stack.read(state)
     if stack is None:
         raise LocalError(f"There is no stack in {state}.")
-    keys = local_stack.DUMMY_CREDENTIALS
-    session = boto3.Session(
-        aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
-        region_name=stack.region,
-    )
+    session = session_of(stack.environment({}))
     logs = session.client("logs", endpoint_url=stack.endpoint)
     cloudwatch = session.client("cloudwatch", endpoint_url=stack.endpoint)
     bridge = Bridge(logs, cloudwatch, state)

@@ -39,7 +39,7 @@ def _settings_of(stack_name: str) -> dict[str, str]:
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from fanfold.local.aws_errors import unasked
+    from fanfold.local.aws_access import unasked
 
     try:
         found = boto3.client("cloudformation").describe_stacks(StackName=stack_name)
@@ -127,21 +127,13 @@ def remove_run(environ: Mapping[str, str], tenant: str, run_id: str) -> None:
 
 def _run(environ: Mapping[str, str], use: Callable[[Services], Coroutine[Any, Any, T]]) -> T:
     """Do one thing in the deployment; the services' errors become one sentence."""
-    import boto3
-
     from fanfold.engine.errors import FanfoldError, InfrastructureError
+    from fanfold.local.aws_access import session_of
     from fanfold.service.aws_clients import Aws
     from fanfold.service.settings import Settings
     from fanfold.service.wiring import services
 
-    session = boto3.Session(
-        # What is None here is found as AWS tools find it: profile, role, region of the configuration.
-        aws_access_key_id=environ.get("AWS_ACCESS_KEY_ID"),
-        aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
-        aws_session_token=environ.get("AWS_SESSION_TOKEN"),
-        region_name=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"),
-    )
-    aws = Aws(session, endpoint_url=environ.get("AWS_ENDPOINT_URL"), threads=1)
+    aws = Aws(session_of(environ), endpoint_url=environ.get("AWS_ENDPOINT_URL"), threads=1)
 
     async def ask() -> T:
         return await use(services(Settings.from_env(environ), aws))
