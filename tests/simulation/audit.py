@@ -132,7 +132,10 @@ class Audit:
         self.settlements.written(old, run)
         renewed = run.lease_until is not None and (old is None or old.lease_until != run.lease_until)
         if renewed and run.lease_until is not None:
-            self.lease_ends[key] = (run.lease_until - START).total_seconds() - node.skew
+            # Beyond what is granted no lease means what its holder means by it: safety rests on the version (R11).
+            granted = self.simulation.rollout.least_skew_seconds / 2
+            skew = max(-granted, min(granted, node.skew))
+            self.lease_ends[key] = (run.lease_until - START).total_seconds() - skew
         self.admissions.written(old, run)
         whole = replace(run, sealed=Sealed())  # what is sealed was put back into the record before it came here
         wrong = wrong_due(whole, self.simulation.workflow_of(run), engine_limits(node.settings), self._payloads)
@@ -181,6 +184,8 @@ class Audit:
             return None  # judged by a claim, before it began
         assert run.owner is not None
         holder = self.owners.setdefault(run.owner, node)
+        if old is not None and holder is not node and run.error is not None and run.error.type == "internal":
+            return self._taken_rightly(old, self.held_at.get(key))  # nobody could even claim it: it ends as it is
         self.hold(holder is node, "a claim belongs to one process", f"{holder.name}, {node.name}")
         held_at, self.held_at[key] = self.held_at.get(key), self.simulation.loop.time()
         if old is None or old.owner == run.owner:
@@ -195,13 +200,17 @@ class Audit:
 
     def taken_over(self, old: Run, held_at: float | None = None) -> None:
         """A record is taken from its holder, whose lease must have ended, and to whom something must have happened."""
-        key = RunKey(tenant=old.tenant, run_id=old.id)
         if old.owner is None:
             return
-        self.takeovers[key] += 1
+        self.takeovers[RunKey(tenant=old.tenant, run_id=old.id)] += 1
+        self._taken_rightly(old, held_at)
+
+    def _taken_rightly(self, old: Run, held_at: float | None) -> None:
+        assert old.owner is not None
+        key = RunKey(tenant=old.tenant, run_id=old.id)
         now, loser, taker = self.simulation.loop.time(), self.owners[old.owner], self.simulation.author
         self.hold(now >= self.lease_ends[key] - 0.002, "a valid lease is respected", f"{loser.name} → {taker.name}")
-        since = self.held_at[key] if held_at is None else held_at
+        since = self.held_at.get(key, now) if held_at is None else held_at
         self.hold(not healthy(loser, since), "a healthy holder keeps its run", loser.name)
 
     def _looked(self, old: Run, run: Run) -> None:

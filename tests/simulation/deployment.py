@@ -13,7 +13,7 @@ from tests.simulation.clients import Wish, in_lanes, wishes
 from tests.simulation.fate import Fate
 from tests.simulation.features import enriched
 from tests.simulation.operators import Order, orders
-from tests.simulation.perils import Workflows, some
+from tests.simulation.perils import Workflows, flawed, some
 from tests.simulation.releases import LANES, SIDE, Release, releases
 from tests.simulation.workload import document
 
@@ -34,6 +34,12 @@ MAX_STEP_SECONDS = 90.0
 """Of the class: an invocation of 180 s has time for one, and for the hand-over after it."""
 
 
+STEPPED = 0.15
+"""Of the schedules, so many have clocks that are set meanwhile."""
+
+Step = tuple[float, float, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """One deployment and its clients.
@@ -42,10 +48,11 @@ class Deployment:
     on elsewhere; with `short_hours`, slots are repaired within minutes. `bound` is of queued runs (0:
     none), `batch` of the lane's mapping; `lag` is the indexes', in seconds; with `encoded`, every record
     makes the round trip it makes in the real table; with `skewed`, clocks differ by up to the margin;
+    by `steps` clocks are set meanwhile (when, whose, how many granted margins they are off then);
     with `drained`, the queues must run empty at last. `lanes` are the class's, best first; `side`: there is the other
     class at first. `releases` are deployed later. Deciding on runs of the workflows that are `lethal` kills, of the
-    `buggy` raises; a worker that is told to stop has `drain_seconds`. So many of
-    the invocations are refused for load (`throttled`).
+    `buggy` raises; the adapters of `flawed` calls raise so many times. A worker that is told to stop has
+    `drain_seconds`. So many of the invocations are refused for load (`throttled`).
     """
 
     documents: Mapping[tuple[str, str], Mapping[str, Any]]
@@ -59,6 +66,7 @@ class Deployment:
     max_receives: int = 10
     encoded: bool = False
     skewed: bool = False
+    steps: Sequence[Step] = ()
     drained: bool = True
     batches: Sequence[Batch] = ()
     orders: Sequence[Order] = ()
@@ -69,6 +77,7 @@ class Deployment:
     releases: Sequence[Release] = ()
     lethal: Workflows = field(default_factory=dict)
     buggy: Workflows = field(default_factory=dict)
+    flawed: Mapping[tuple[str, str], int] = field(default_factory=dict)
     drain_seconds: float = 25
     throttled: float = 0.0
 
@@ -138,10 +147,23 @@ class Deployment:
             lanes=lanes,
             lethal=some(fate.rng("lethal"), documents),
             buggy=some(fate.rng("buggy"), documents),
+            flawed=flawed(fate.rng("flawed")),
             drain_seconds=fate.rng("drains").choice((25, 25, 5, 0)),
+            steps=steps(fate.rng("steps"), within=fate.calm_at),
             throttled=fate.rng("throttled").choice((*[0.0] * 9, 0.5)),
         )
         return deployed_anew(fate.rng("releases"), found, within=fate.calm_at)
+
+
+def steps(rng: random.Random, *, within: float) -> Sequence[Step]:
+    """Now and then some clocks step, most of them within what is granted, some by minutes; at last all are right."""
+    if rng.random() >= STEPPED:
+        return ()
+    found = []
+    for _ in range(rng.choice((1, 3, 8))):
+        far = rng.choice((1, 1, 1, 20, 100)) * (rng.random() - 0.5)
+        found.append((rng.random() * within, rng.random(), far))
+    return tuple(sorted(found))
 
 
 def deployed_anew(rng: random.Random, first: Deployment, *, within: float) -> Deployment:

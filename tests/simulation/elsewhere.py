@@ -16,6 +16,7 @@ from fanfold.service.worker.map_batches import BatchEnd, MapBatches, Order
 from fanfold.service.worker.task_runner import TaskRunner
 from fanfold.service.workflow_cache import WorkflowCache
 from tests.simulation.nodes import Node
+from tests.simulation.perils import Bug
 from tests.simulation.stores import Blobs
 from tests.support.virtual import PROCESS
 
@@ -117,8 +118,8 @@ class StateMachine(MemoryFanOut):
         if node.dead or task.cancelled():
             raise RuntimeError("the function died")
         if (error := task.exception()) is not None:
-            if not isinstance(error, InfrastructureError):
-                self._simulation.audit.fail("a batch fails with the services only", repr(error))
+            if not isinstance(error, InfrastructureError | Bug):
+                self._simulation.audit.fail("a batch fails with the services, or by its own bug", repr(error))
             raise error
         self._simulation.audit.hold(not node.tasks, "nothing outlives an invocation", node.tasks)
         self._warm.append((node, batches))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import replace
@@ -39,13 +40,17 @@ FREEZE_SECONDS = 200.0
 
 
 class SkewedClock(VirtualClock):
-    """A process's clock: wall time is off by a constant, the monotonic one is not."""
+    """A process's clock: wall time is off by so much until it steps; the monotonic one never is."""
 
     def __init__(self, skew_seconds: float) -> None:
         self._skew = timedelta(milliseconds=round(skew_seconds * 1000))
 
     def now(self) -> datetime:
         return super().now() + self._skew
+
+    def step(self, skew_seconds: float) -> None:
+        """From now on wall time is off by so much."""
+        self._skew = timedelta(milliseconds=round(skew_seconds * 1000))
 
 
 class Node:
@@ -64,7 +69,7 @@ class Node:
         amount, _, _ = simulation.fate.chance(f"{self.name}.skew")
         margin = simulation.rollout.least_skew_seconds
         self.skew = (amount - 0.5) * margin if simulation.deployment.skewed else 0.0
-        clock = SkewedClock(self.skew)
+        self._clock = clock = SkewedClock(self.skew)
         shared = simulation.services
         ports = {
             name: Port(self, name, getattr(shared, name))
@@ -102,7 +107,11 @@ class Node:
 
     def disturbed(self) -> None:
         """Something went wrong with it just now that can cost it a lease."""
-        self.disturbed_at = self.simulation.loop.time()
+        self.disturbed_at = max(self.disturbed_at, self.simulation.loop.time())
+
+    def flawed(self) -> None:
+        """Its own code has let something drop: from now on it may hold what it does not work on."""
+        self.disturbed_at = math.inf
 
     def kill(self, why: str) -> None:
         """It is gone at this moment."""
@@ -130,6 +139,15 @@ class Node:
         self.thawed_at = self.simulation.loop.time()
         self.frozen = False
         self.simulation.loop.thaw(self.name)
+
+    def step_clock(self, skew_seconds: float) -> None:
+        """Its clock is set: somebody, or its time service, found that it was off, or sets it wrong."""
+        self.simulation.note(self.name, "has its clock set", f"{self.skew:+.1f} → {skew_seconds:+.1f} s")
+        granted = self.simulation.rollout.least_skew_seconds / 2
+        if max(abs(self.skew), abs(skew_seconds)) > granted:
+            self.disturbed()  # farther off than is granted: others may take what it holds
+        self.skew = skew_seconds
+        self._clock.step(skew_seconds)
 
     def must_live(self) -> None:
         """The door: a dead process gets no further."""
@@ -186,6 +204,7 @@ class Port:
         async def call(*args: Any, **given: Any) -> Any:
             node.must_live()
             simulation = node.simulation
+            simulation.perils.calls(node, self._name, method)
             plan = simulation.fate.plan(site, read=read, queue=queue, at=simulation.loop.time())
 
             async def done() -> Any:

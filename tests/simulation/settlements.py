@@ -68,6 +68,10 @@ class Settlements:
         if isinstance(step, MapStep):
             return self._audit.maps.failed(run, step, state)
         kind = "" if state.error is None else state.error.type
+        if kind == "internal":
+            return self._hold(
+                self._audit.simulation.perils.flaws > 0, "a step fails by our bug where there is one", step.name
+            )
         return self._hold(kind in REAL_FAULTS, "a step fails by itself", f"{step.name}: {state.error}")
 
     def _refused(self, run: Run, step: FailStep, state: StepState) -> None:
@@ -104,8 +108,10 @@ class Settlements:
                 ends = self._audit.takeovers[key] + self._audit.crashes.fruitless[key]
                 self._hold(ends >= limit, "five crashes in fact", ends)
             case _ if run.error is not None and run.error.type == "internal":
-                bugs = self._audit.simulation.perils.bugs[RunKey(tenant=run.tenant, run_id=run.id)]
-                self._hold(bugs >= 2, "a run that can't be decided raised", f"{run.id}: {bugs}")
+                perils = self._audit.simulation.perils
+                bugs = perils.bugs[RunKey(tenant=run.tenant, run_id=run.id)] + perils.flaws
+                by_step = any(s.error is not None and s.error.type == "internal" for s in run.steps.values())
+                self._hold(bugs >= 2 or by_step, "a run that can't be decided raised", f"{run.id}: {bugs}")
             case _:
                 self._hold(
                     any(s.status is StepStatus.FAILED for s in run.steps.values()), "a step failed the run", run.id

@@ -182,6 +182,8 @@ class Simulation:
     async def _course(self) -> None:
         self._start_fleet()
         self.go(self._bad_luck())
+        if self.deployment.steps:
+            self.go(self._set_clocks())
         api = Api(self)
         # Something a client raises is a mistake of the simulation.
         await asyncio.gather(
@@ -253,6 +255,19 @@ class Simulation:
                 self.purge(QueueName(class_name="model", role=role))
             elif self.fate.strikes("luck.abort", 0.1, at=at) is not None:
                 await self.machine.abort()
+
+    async def _set_clocks(self) -> None:
+        """Clocks step while their processes work. Once faults are over none is off by more than is granted."""
+        margin = self.rollout.least_skew_seconds
+        for at, whose, far in self.deployment.steps:
+            await asyncio.sleep(max(0.0, at - self.loop.time()))
+            living = [node for node in self.nodes.values() if not node.dead and node.tasks]
+            if living:
+                living[int(whose * len(living))].step_clock(far * margin)
+        await asyncio.sleep(max(0.0, self.fate.calm_at - self.loop.time()))
+        for node in self.nodes.values():
+            if abs(node.skew) > margin / 2:
+                node.step_clock(0.0)
 
     def purge(self, name: QueueName) -> None:
         """Somebody empties a queue."""

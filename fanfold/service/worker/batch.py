@@ -96,6 +96,8 @@ async def delete(services: Services, done: Sequence[Received]) -> None:
             await services.queue.delete(done)
     except InfrastructureError as error:
         logger().warning("messages were not deleted", extra={"error": repr(error)})
+    except Exception:  # a bug here must not cost the other messages of the batch
+        logger().exception("messages could not be deleted")
 
 
 async def hand_back(services: Services, ended: Iterable[tuple[Received, Disposition]]) -> Sequence[Received]:
@@ -106,6 +108,8 @@ async def hand_back(services: Services, ended: Iterable[tuple[Received, Disposit
             await services.queue.hide([message], seconds=math.ceil(seconds))
     except InfrastructureError as error:
         logger().warning("messages were not hidden", extra={"error": repr(error)})
+    except Exception:  # a bug here must not cost the other messages of the batch
+        logger().exception("messages could not be hidden")
     return [message for message, _ in back]
 
 

@@ -70,3 +70,5 @@ class VisibilityExtender:
         except InfrastructureError as error:
             # The run's lease stands; a second delivery is handed back (R5).
             logger().warning("messages were not kept invisible", extra={"error": repr(error)})
+        except Exception:  # a bug here must not end what the messages' runs are at
+            logger().exception("messages could not be kept invisible")

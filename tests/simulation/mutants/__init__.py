@@ -13,6 +13,8 @@ from tests.simulation.mutants.deployments import (
     leases_are_as_long_as_ones_own,
 )
 from tests.simulation.mutants.holding import (
+    a_bug_in_hiding_ends_the_batch,
+    a_clock_that_is_off_is_believed,
     a_death_counts_as_a_bug,
     a_halted_holder_goes_on,
     a_lost_answer_is_a_lost_run,
@@ -66,7 +68,9 @@ Mutant = Callable[[], AbstractContextManager[None]]
 __all__ = [
     "Mutant",
     "a_batch_mixes_up_its_answers",
+    "a_bug_in_hiding_ends_the_batch",
     "a_cancellation_is_not_heeded",
+    "a_clock_that_is_off_is_believed",
     "a_death_counts_as_a_bug",
     "a_halted_holder_goes_on",
     "a_lost_answer_is_a_lost_run",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from fanfold.adapters.memory import run_store as memory_runs
-from fanfold.engine.errors import Unanswered
+from fanfold.engine.errors import InfrastructureError, Unanswered
 from fanfold.engine.language.step_kinds import Step
 from fanfold.engine.record.messages import first_version
 from fanfold.engine.record.run import Run
@@ -19,8 +20,8 @@ from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.engine_limits import EngineLimits
 from fanfold.service import commit
 from fanfold.service.payloads import payload_key
-from fanfold.service.worker import message_handler, run_commits
-from fanfold.service.worker.message_handler import MessageHandler
+from fanfold.service.worker import batch, message_handler, process, run_commits
+from fanfold.service.worker.message_handler import MessageHandler, Redeliver
 from fanfold.service.worker.ownership import HeldLease, Judgement, Ownership
 from fanfold.service.worker.run_commits import RunCommits
 from fanfold.service.worker.run_coordinator import RunCoordinator
@@ -212,4 +213,29 @@ def a_death_counts_as_a_bug() -> Iterator[None]:
         return received.receives > 1 and self._is_apart(received)
 
     with patch.object(MessageHandler, "_repeated", repeated):
+        yield
+
+
+@contextmanager
+def a_clock_that_is_off_is_believed() -> Iterator[None]:
+    """A process works whatever its clock says (R11)."""
+    with (
+        patch.object(message_handler, "clock_off", lambda services: None),
+        patch.object(process, "clock_off", lambda services: None),
+    ):
+        yield
+
+
+@contextmanager
+def a_bug_in_hiding_ends_the_batch() -> Iterator[None]:
+    """What an adapter raises as messages are handed back flies out of the invocation (R5)."""
+
+    async def hand_back(services: Any, ended: Any) -> Any:
+        back = [(message, what.seconds) for message, what in ended if isinstance(what, Redeliver)]
+        for message, seconds in back:
+            with suppress(InfrastructureError):
+                await services.queue.hide([message], seconds=math.ceil(seconds))
+        return [message for message, _ in back]
+
+    with patch.object(batch, "hand_back", hand_back):
         yield
