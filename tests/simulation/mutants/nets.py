@@ -48,7 +48,7 @@ def an_envelope_without_a_row_is_dropped() -> Iterator[None]:
         if base.version == 1:
             row = await self._services.runs.get(RunKey(tenant=base.tenant, run_id=base.id), now=self._now())
             if row is None:
-                return OwnershipLost(run_id=base.id, row=None, held=True)
+                return OwnershipLost(run_id=base.id, record=None, held=True)
         return await hold(self, base, condition, **given)
 
     after = message_handler.MessageHandler._after
