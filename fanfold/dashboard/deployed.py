@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
 from fanfold.dashboard import page
-from fanfold.dashboard.page import Metric, Page, PageError
+from fanfold.dashboard.page import Page, PageError
 from fanfold.local.aws_access import session_of, stack_of, unasked
 from fanfold.local.local_stack import LocalError, LocalStack
 
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """An alarm and its state. `metric` is None for an alarm on an expression. `what` is its description."""
+    """An alarm; `what` is its description."""
 
     arn: str
     name: str
     state: str
     what: str
-    threshold: float
-    comparison: str
-    metric: Metric | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,21 +109,9 @@ def explained(stack_name: str) -> Iterator[None]:
 
 
 def _alarm(told: MetricAlarmTypeDef) -> Alarm:
-    metric = None
-    if told.get("MetricName"):
-        metric = Metric(
-            namespace=told.get("Namespace", ""),
-            name=told.get("MetricName", ""),
-            dimensions=tuple((each["Name"], each["Value"]) for each in told.get("Dimensions", ())),
-            statistic=told.get("ExtendedStatistic") or told.get("Statistic", ""),
-            period_seconds=told.get("Period", 0),
-        )
     return Alarm(
         arn=told.get("AlarmArn", ""),
         name=told.get("AlarmName", ""),
         state=told.get("StateValue", ""),
         what=told.get("AlarmDescription", ""),
-        threshold=told.get("Threshold", 0.0),
-        comparison=told.get("ComparisonOperator", ""),
-        metric=metric,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 COLUMNS = 24
@@ -58,17 +58,7 @@ class Mark:
 
     value: float
     label: str = ""
-    color: str | None = None
     right: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """The settings of a graph's axis."""
-
-    label: str = ""
-    least: float | None = None
-    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +66,8 @@ class Widget:
     """One element of the page: position and size in columns and rows, a title, and contents by `kind`.
 
     `text` is Markdown; `metric` has lines and shows them as `view` says (`timeSeries`, `singleValue`, …);
-    `alarm` shows the states of `alarms`, by ARN. A metric widget may be about one alarm, too.
+    `alarm` shows the states of `alarms`, by ARN. A metric widget may be about one alarm, too. `label` and `most` are
+    of its left axis.
     """
 
     kind: str
@@ -91,8 +82,8 @@ class Widget:
     lines: Sequence[Line] = ()
     marks: Sequence[Mark] = ()
     alarms: Sequence[str] = ()
-    left: Axis = field(default_factory=Axis)
-    right: Axis = field(default_factory=Axis)
+    label: str = ""
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +108,8 @@ def with_period(page: Page, seconds: int) -> Page:
         if not widget.lines:
             return widget
         counts = all(line.metric is not None and line.metric.statistic == "Sum" for line in widget.lines)
-        left = replace(widget.left, label=f"in {seconds} s") if counts else widget.left
-        return replace(widget, lines=[changed(line) for line in widget.lines], marks=(), left=left)
+        label = f"in {seconds} s" if counts else widget.label
+        return replace(widget, lines=[changed(line) for line in widget.lines], marks=(), label=label)
 
     return replace(page, widgets=[shown(widget) for widget in page.widgets])
 
@@ -145,7 +136,7 @@ def _widget(told: Mapping[str, Any]) -> Widget:
     properties = told.get("properties", {})
     kind = str(told["type"])
     stated_lines = list(_lines(properties)) if kind == "metric" else []
-    axes = properties.get("yAxis") or {}
+    left = (properties.get("yAxis") or {}).get("left") or {}
     annotations = properties.get("annotations") or {}
     return Widget(
         kind=kind,
@@ -160,8 +151,8 @@ def _widget(told: Mapping[str, Any]) -> Widget:
         lines=stated_lines,
         marks=[_mark(mark) for mark in _flat(annotations.get("horizontal", ())) if "value" in mark],
         alarms=[str(arn) for arn in (*properties.get("alarms", ()), *annotations.get("alarms", ()))],
-        left=_axis(axes.get("left") or {}),
-        right=_axis(axes.get("right") or {}),
+        label=str(left.get("label", "")),
+        most=None if left.get("max") is None else float(left["max"]),
     )
 
 
@@ -175,17 +166,7 @@ def _mark(told: Mapping[str, Any]) -> Mark:
     return Mark(
         value=float(told["value"]),
         label=str(told.get("label", "")),
-        color=told.get("color"),
         right=told.get("yAxis") == "right",
-    )
-
-
-def _axis(told: Mapping[str, Any]) -> Axis:
-    least, most = told.get("min"), told.get("max")
-    return Axis(
-        label=str(told.get("label", "")),
-        least=None if least is None else float(least),
-        most=None if most is None else float(most),
     )
 
 

@@ -81,8 +81,8 @@ def _widget(axes: Axes, filled: Filled, states: Mapping[str, str], when: Span) -
             side.plot(at, values, ".-", markersize=3, color=colour, label=curve.label)  # type: ignore[arg-type]  # likewise
     for mark in widget.marks:
         (right if mark.right else axes).axhline(mark.value, color="tab:red", linestyle="--", label=mark.label)
-    axes.set_ylabel(widget.left.label, size=7)
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]), top=widget.left.most)
+    axes.set_ylabel(widget.label, size=7)
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]), top=widget.most)
     axes.set_xlim(when.begin, when.end)  # type: ignore[arg-type]  # likewise
     dates = "%H:%M" if when.end - when.begin < timedelta(days=2) else "%d %b"
     axes.xaxis.set_major_formatter(DateFormatter(dates))  # type: ignore[no-untyped-call]  # matplotlib's own gap

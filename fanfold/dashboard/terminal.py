@@ -48,8 +48,8 @@ def _widget(filled: Filled, alarms: Mapping[str, Alarm], label_width: int) -> Se
         return [Text(), *(Text(line.lstrip("# "), style="italic") for line in widget.markdown.splitlines() if line)]
     there = [curve for curve in filled.curves if curve.values]
     title = Text(widget.title or widget.kind, style="bold cyan")
-    if there and widget.left.label:
-        title.append(f", {widget.left.label}", style="not bold dim")
+    if there and widget.label:
+        title.append(f", {widget.label}", style="not bold dim")
     if filled.curves and not there:
         title.append("  no data", style="not bold dim")
     parts: list[RenderableType] = [Text(), title]

@@ -97,7 +97,7 @@ def test_what_can_not_be_asked_for_is_usage(nowhere: Path, arguments: tuple[str,
     assert main(["dashboard", *arguments]) == 2
 
 
-ALARM = Alarm(arn="arn:1", name="Stuck", state="ALARM", what="It is stuck.", threshold=1, comparison="", metric=None)
+ALARM = Alarm(arn="arn:1", name="Stuck", state="ALARM", what="It is stuck.")
 
 
 def a_page() -> list[Filled]:

@@ -73,7 +73,7 @@ def test_the_page_has_its_grid_texts_marks_axes_and_alarms_from_top_to_bottom() 
     first, second, third = read.widgets
     assert read.hours == 12
     assert (first.title, first.stacked, [mark.value for mark in first.marks]) == ("T", True, [5, 1, 2])
-    assert (first.marks[0].label, first.alarms, first.left.label, first.left.most) == ("target", ["arn2"], "s", 9)
+    assert (first.marks[0].label, first.alarms, first.label, first.most) == ("target", ["arn2"], "s", 9)
     assert (first.lines[0].right, first.lines[0].color, first.lines[0].label) == (True, "#123456", "all")
     assert (second.kind, second.alarms, third.markdown) == ("alarm", ["arn"], "# Why")
 
@@ -146,7 +146,7 @@ def test_another_period_is_everybodys_and_what_was_true_of_its_own_is_gone() -> 
     mixed = graph(["F", "A", {"id": "m"}], [{"expression": "1 * m", "id": "e"}], yAxis=axes)
     first, second = with_period(page.read(body(counts, mixed)), 60).widgets
     assert ([line.period_seconds for line in second.lines], list(first.marks)) == ([60, 60], [])
-    assert (first.left.label, second.left.label) == ("in 60 s", "in 5 min")
+    assert (first.label, second.label) == ("in 60 s", "in 5 min")
     assert first.lines[0].metric is not None
     assert first.lines[0].metric.period_seconds == 60
 
