@@ -272,5 +272,6 @@ def _named(paths: set[Path], folder: Path) -> str:
 
 
 def _reasons(error: Exception) -> str:
+    """Why a document was refused: a line for each of several reasons."""
     reasons = [f"{one.get('pointer') or '/'}: {one.get('detail', '')}" for one in getattr(error, "errors", ())]
-    return "\n  ".join([str(error), *reasons]) if len(reasons) > 1 else str(error)
+    return "\n  ".join([getattr(error, "title", "wrong"), *reasons]) if reasons else str(error)

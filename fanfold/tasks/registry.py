@@ -234,12 +234,23 @@ def _import(name: str) -> None:
         _broken[name] = BrokenModule(
             name=name,
             error=f"{type(error).__name__}: {error}"[:500],
-            trace="".join(traceback.format_exception(error)),
+            trace=_trace(error),
             tasks=frozenset(_declared(_spec(name))),
         )
         return
     for info in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
         _import(info.name)
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback, without the frames of the import itself."""
+    told = traceback.TracebackException.from_exception(error)
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not _imports(frame.filename)])
+    return "".join(told.format())
+
+
+def _imports(file: str) -> bool:
+    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
 
 
 def _spec(name: str) -> ModuleSpec | None:

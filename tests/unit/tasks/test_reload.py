@@ -79,6 +79,16 @@ def test_a_module_that_can_not_be_imported_stays_as_it_was_and_costs_no_other(fo
     assert result_of("own.bad") == 3
 
 
+def test_a_traceback_shows_the_projects_own_frames_and_none_of_the_import(folder: Path) -> None:
+    write(folder, "own_tasks/bad", "1", head="import own_deep")
+    (folder / "own_deep.py").write_text("def sink():\n    raise RuntimeError('here')\n\nsink()\n")
+    registry.use(["own_tasks"])
+    (broken,) = registry.broken()
+    assert broken.trace.count('File "') == 3
+    assert broken.trace.count(str(folder)) == 3
+    assert broken.trace.rstrip().endswith("RuntimeError: here")
+
+
 def test_a_module_that_the_project_names_and_that_is_not_there_is_told(folder: Path) -> None:
     registry.use(["own_absent", "own_there"])
     write(folder, "own_there", "1")
