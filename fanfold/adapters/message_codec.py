@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from fanfold.adapters.packing import from_ms, to_ms
-from fanfold.adapters.payload_codec import of_kind, value_from_list, value_to_list
-from fanfold.adapters.run_codec import origin_from_list, origin_to_list, slot_from_list, tags_from
+from fanfold.adapters.payload_codec import (
+    of_kind,
+    origin_from_list,
+    origin_to_list,
+    value_from_list,
+    value_to_list,
+)
+from fanfold.adapters.run_codec import slot_from_list, tags_from
 from fanfold.engine.payload import Json
 from fanfold.engine.record.messages import Envelope, Message, Wake
 from fanfold.engine.record.run import SCHEMA

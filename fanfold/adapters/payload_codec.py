@@ -1,11 +1,13 @@
-"""Payloads and maps as the lists that records and messages hold them as."""
+"""Payloads, maps and forks' origins as the lists that records and messages hold them as."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
+from fanfold.adapters.packing import from_ms, to_ms
 from fanfold.engine.language.maps import ItemError, MapState, Via
 from fanfold.engine.payload import BlobRef, Json, Value
+from fanfold.engine.record.run import ForkOrigin
 
 T = TypeVar("T", str, int, list[Json], dict[str, Json])
 
@@ -37,6 +39,18 @@ def value_from_list(packed: Json) -> Value:
         return BlobRef(key=of_kind(packed[0], str), bytes=of_kind(packed[1], int), sha256=of_kind(packed[2], str))
     (value,) = of_kind(packed, list)
     return value
+
+
+def origin_to_list(origin: ForkOrigin) -> list[Json]:
+    """What a fork goes on from: run, step, checkpoints as `value_to_list` has them, milliseconds."""
+    return [origin.run_id, origin.from_step, value_to_list(origin.checkpoints), to_ms(origin.since)]
+
+
+def origin_from_list(packed: list[Json]) -> ForkOrigin:
+    """What `origin_to_list` packed."""
+    run_id, from_step, (key, size, sha256), since = packed
+    checkpoints = BlobRef(key=key, bytes=size, sha256=sha256)
+    return ForkOrigin(run_id=run_id, from_step=from_step, checkpoints=checkpoints, since=from_ms(since))
 
 
 def map_to_list(state: MapState) -> list[Json]:

@@ -12,12 +12,19 @@ from datetime import datetime
 from typing import Any, Final
 
 from fanfold.adapters.packing import deflate, from_ms, inflate, to_ms
-from fanfold.adapters.payload_codec import map_from_list, map_to_list, of_kind, value_from_list, value_to_list
-from fanfold.engine.payload import BlobRef, Json
+from fanfold.adapters.payload_codec import (
+    map_from_list,
+    map_to_list,
+    of_kind,
+    origin_from_list,
+    origin_to_list,
+    value_from_list,
+    value_to_list,
+)
+from fanfold.engine.payload import Json
 from fanfold.engine.record.journal import Entry, EventType
 from fanfold.engine.record.run import (
     Failure,
-    ForkOrigin,
     IdempotencyRecord,
     Reason,
     Run,
@@ -171,18 +178,6 @@ def _rare_from_list(packed: list[Json], base: int) -> dict[str, Any]:
         "cancel_requested": rare.get("cancel", False),
         "origin": None if "origin" not in rare else origin_from_list(rare["origin"]),
     }
-
-
-def origin_to_list(origin: ForkOrigin) -> list[Json]:
-    """What a fork goes on from: run, step, checkpoints as `value_to_list` has them, milliseconds."""
-    return [origin.run_id, origin.from_step, value_to_list(origin.checkpoints), to_ms(origin.since)]
-
-
-def origin_from_list(packed: list[Json]) -> ForkOrigin:
-    """What `origin_to_list` packed."""
-    run_id, from_step, (key, size, sha256), since = packed
-    checkpoints = BlobRef(key=key, bytes=size, sha256=sha256)
-    return ForkOrigin(run_id=run_id, from_step=from_step, checkpoints=checkpoints, since=from_ms(since))
 
 
 def _offset(moment: datetime | None, base: int) -> int | None:
