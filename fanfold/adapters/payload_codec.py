@@ -23,7 +23,7 @@ def of_kind(value: Json, kind: type[T]) -> T:
 
 
 def value_to_list(value: Value) -> Json:
-    """A payload so that no user's value looks like a reference: None, `[json]` or `[key, bytes, sha256]`."""
+    """A payload so that no user's value polls like a reference: None, `[json]` or `[key, bytes, sha256]`."""
     if value is None:
         return None
     if isinstance(value, BlobRef):
@@ -61,7 +61,7 @@ def map_to_list(state: MapState) -> list[Json]:
         state.batch_size,
         state.batches_at_once,
         value_to_list(state.plan),
-        state.looks,
+        state.polls,
         state.failed,
         [item_error_to_list(error) for error in state.errors],
         # Only where it says something: a record is not longer for what hardly ever happens.
@@ -71,7 +71,7 @@ def map_to_list(state: MapState) -> list[Json]:
 
 def map_from_list(packed: list[Json]) -> MapState:
     """What `map_to_list` packed."""
-    via, items, batch_size, batches_at_once, plan, looks, failed, errors, *rest = packed
+    via, items, batch_size, batches_at_once, plan, polls, failed, errors, *rest = packed
     (again,) = rest or (0,)
     return MapState(
         via=Via(via),
@@ -79,7 +79,7 @@ def map_from_list(packed: list[Json]) -> MapState:
         batch_size=batch_size,
         batches_at_once=batches_at_once,
         plan=value_from_list(plan),
-        looks=looks,
+        polls=polls,
         failed=failed,
         errors=tuple(item_error_from_list(error) for error in errors),
         again=again,

@@ -94,7 +94,7 @@ class FanOut(Construct):
             # CDK's own grant would cover every version of the function; the permission is below.
             role=self.role.without_policy_updates(),
             definition_body=sfn.DefinitionBody.from_chainable(
-                self._batches(bucket, config, emulated=emulated).next(self._ring(resume, fair=fair))
+                self._batches(bucket, config, emulated=emulated).next(self._send_wake(resume, fair=fair))
             ),
         )
         self._allow(["lambda:InvokeFunction"], self.function.live.function_arn)
@@ -249,11 +249,11 @@ class FanOut(Construct):
             )
         return call
 
-    def _ring(self, resume: sqs.Queue, *, fair: bool) -> tasks.SqsSendMessage:
+    def _send_wake(self, resume: sqs.Queue, *, fair: bool) -> tasks.SqsSendMessage:
         """A wake, as `fanfold.adapters.message_codec` reads it."""
         return tasks.SqsSendMessage(
             self,
-            "Ring",
+            "SendWake",
             queue=resume,
             message_group_id=sfn.JsonPath.string_at("$.group") if fair else None,
             message_body=sfn.TaskInput.from_object(

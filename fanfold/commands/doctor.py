@@ -46,7 +46,7 @@ def doctor(
     --fix does only what is safe while runs are under way and harmless when
     done twice: queue attributes, the recursion guard, time to live, backups,
     log retention, muted alarms, rules that are off, mappings that were
-    deleted, revoking expired tokens, ringing for overdue runs.
+    deleted, revoking expired tokens, sending wakes for overdue runs.
 
     Exit statuses: 0 nothing is wrong (any more), 1 something is, 2 usage,
     4 it could not be looked at.

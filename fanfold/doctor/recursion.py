@@ -26,7 +26,7 @@ def find(deployment: Deployment) -> Iterator[Finding]:
             yield Finding(
                 what=f"The recursion guard of {name} says {told}.",
                 why="Lambda drops a message silently once it went from queue to function to queue about 16 times;"
-                " runs with many suspensions would stop for minutes until the sweeper rings." + lost,
+                " runs with many suspensions would stop for minutes until the sweeper sends a wake." + lost,
                 fix=f"Set the function's recursive loop detection to {ALLOW}: our loops are bounded.",
                 remedy=Remedy(
                     does=f"allow {name} its loop over the queue",

@@ -17,7 +17,7 @@ from fanfold.service.engine_limits import engine_limits
 from fanfold.service.wiring import Services
 
 LATE = timedelta(minutes=3)
-"""A last ring may be lost, and the sweeper makes up for it within two minutes (docs/guarantees.md); then one more."""
+"""The last wake may be lost, and the sweeper sends another within two minutes (docs/guarantees.md); one more minute."""
 NAMED = 5
 """So many runs are named; the others are counted."""
 
@@ -100,13 +100,15 @@ def _silent(deployment: Deployment, runs: Sequence[Run], what: str, why: str) ->
     return Finding(
         what=what,
         why=why,
-        fix="Ring for them (a message too many costs one look); if that does not help, see"
+        fix="Send wakes for them (a message too many costs one read); if that does not help, see"
         " docs/operations.md#sweeper-silent and #oldest-message.",
-        remedy=Remedy(does=f"ring for {named(runs)}", apply=lambda: deployment.ask(partial(_ring, runs=runs))),
+        remedy=Remedy(
+            does=f"send wakes for {named(runs)}", apply=lambda: deployment.ask(partial(_send_wakes, runs=runs))
+        ),
     )
 
 
-async def _ring(services: Services, *, runs: Sequence[Run]) -> None:
+async def _send_wakes(services: Services, *, runs: Sequence[Run]) -> None:
     for run in runs:
         wake = Wake(tenant=run.tenant, run_id=run.id, submission=run.submission, class_name=run.class_name)
         await services.queue.send(QueueName(class_name=run.class_name, role=RESUME), wake)

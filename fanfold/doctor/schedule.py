@@ -1,4 +1,4 @@
-"""The rules that call the sweeper each minute and ring for broken maps."""
+"""The rules that call the sweeper each minute and send wakes for ended maps."""
 
 from __future__ import annotations
 

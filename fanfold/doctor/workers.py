@@ -19,10 +19,10 @@ from fanfold.service.wiring import Services
 
 
 def find(deployment: Deployment) -> Iterator[Finding]:
-    """A queue with messages, none of them in anybody's hands, whose runs could have begun minutes ago.
+    """Queues with visible messages and none in flight, whose runs could have begun minutes ago.
 
-    A class that holds a run at all has workers: there, runs that wait are load. Where no message waits, the sweeper
-    rings again. SQS's numbers are approximate.
+    A class that holds a run has workers, and waiting runs there are load. Without a visible message the sweeper sends a
+    wake again. SQS's numbers are approximate.
     """
     limits, now = engine_limits(deployment.settings), deployment.now
     working = {run.class_name for run in deployment.census.runs if held(run, now, limits)}

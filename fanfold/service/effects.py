@@ -14,7 +14,7 @@ from fanfold.engine.rules.effects import ReleaseSlot, SendEnvelope, SendWake, St
 from fanfold.service.maps import Maps, execution_of
 from fanfold.service.retrying import Patience, insist
 from fanfold.service.telemetry.reporting import Metric, count, logger
-from fanfold.service.wakes import delay_until, ring
+from fanfold.service.wakes import delay_until, send_wake
 from fanfold.service.wiring import Services
 
 PAUSE_SECONDS = 1.0
@@ -71,7 +71,7 @@ class EffectRunner:
         try:
             match effect:
                 case SendWake():
-                    await self._ring(run, effect)
+                    await self._send_wake(run, effect)
                 case ReleaseSlot():
                     await self._return(run, effect, committed)
                 case StartMap():
@@ -87,9 +87,9 @@ class EffectRunner:
             facts = {"run_id": run.id, "effect": type(effect).__name__}
             logger().exception("an effect of a commit failed; the sweeper repairs it", extra=facts)
 
-    async def _ring(self, run: Run, effect: SendWake, *, map_step: str | None = None) -> None:
+    async def _send_wake(self, run: Run, effect: SendWake, *, map_step: str | None = None) -> None:
         try:
-            await ring(self._services, run, effect.at, map_step=map_step)
+            await send_wake(self._services, run, effect.at, map_step=map_step)
         except InfrastructureError as error:
             count(Metric.EFFECTS_FAILED)
             logger().warning(
@@ -115,7 +115,7 @@ class EffectRunner:
         count(Metric.EFFECTS_FAILED)
         facts = {"run_id": run.id, "step": effect.step, "error": why}
         logger().warning("a distributed map was not started; it is tried again in half a minute", extra=facts)
-        return await self._ring(run, SendWake(at=self._services.clock.now() + START_AGAIN), map_step=effect.step)
+        return await self._send_wake(run, SendWake(at=self._services.clock.now() + START_AGAIN), map_step=effect.step)
 
     async def _stop(self, run: Run, effect: StopMap) -> None:
         try:

@@ -52,10 +52,10 @@ def map_key(run: Run, step: str) -> MapKey:
 
 
 def execution_of(run: Run, step: str) -> Execution:
-    """The execution of an open map elsewhere, the same whoever asks."""
+    """The execution of an open distributed map, the same whoever asks."""
     state = state_of(run.steps[step])
     if not isinstance(state.plan, BlobRef):
-        raise TypeError("the plan of a map elsewhere is in S3 before the record names it")
+        raise TypeError("the plan of a distributed map is in S3 before the record names it")
     return Execution(
         name=execution_name(run.id, run.submission, step, run.try_number, state.again),
         class_name=run.class_name,
@@ -136,7 +136,7 @@ class Maps:
             left = unended(state.items, records, plan=plan, try_number=run.try_number)
             if left and await fan_out.throttled(execution):
                 # Who looks at the same time lists the same items or fewer: whichever list stands, none is missing.
-                assert isinstance(state.plan, BlobRef), "a map elsewhere has its plan in S3"
+                assert isinstance(state.plan, BlobRef), "a distributed map has its plan in S3"
                 batches = batches_json(split(left, state.batch_size))
                 await self._services.blobs.put(batches_key(state.plan, state.again + 1), batches)
                 return MapThrottled(step=step, attempt=attempt, again=state.again)

@@ -11,10 +11,10 @@ from fanfold.engine.rules.engine_limits import MAX_DELAY
 from fanfold.service.wiring import Services
 
 
-async def ring(services: Services, run: Run, at: datetime, *, map_step: str | None = None) -> None:
+async def send_wake(services: Services, run: Run, at: datetime, *, map_step: str | None = None) -> None:
     """Send the run's wake so that it arrives at `at`, rounded up to a second, at most 15 minutes from now.
 
-    With `map_step` it asks for a look at that map.
+    With `map_step` the wake asks for a poll of that map.
     """
     delay = delay_until(at, services.clock.now())
     wake = Wake(

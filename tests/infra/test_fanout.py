@@ -108,18 +108,18 @@ def test_a_batch_whose_function_dies_twice_is_asked_for_item_by_item(prod: Synth
 
 
 def test_the_end_of_an_execution_rings_in_the_classs_resume_queue(prod: Synthesised) -> None:
-    ring = definition(prod)["States"]["Ring"]
+    wake = definition(prod)["States"]["SendWake"]
     queues = (
         Settings.from_env({k: prod.text(v) for k, v in prod.functions()["worker"]["Environment"]["Variables"].items()})
         .classes["model"]
         .queues
     )
-    sent = filled(ring["Parameters"], json.loads(execution_input(EXECUTION)))
+    sent = filled(wake["Parameters"], json.loads(execution_input(EXECUTION)))
 
     assert sent["QueueUrl"] == queues["resume"]
     assert sent["MessageGroupId"] == "acme"
     assert decode(json.dumps(sent["MessageBody"])).message == WAKE
-    assert ring["End"] is True
+    assert wake["End"] is True
 
 
 def test_without_fair_queues_nothing_is_sent_in_a_group(synth: Callable[..., Synthesised]) -> None:
@@ -219,7 +219,7 @@ def test_what_the_batches_answered_is_the_executions_output(prod: Synthesised) -
     states = definition(prod)["States"]
 
     assert states["Batches"]["ResultPath"] == "$.answers"
-    assert states["Ring"]["ResultPath"] is None
+    assert states["SendWake"]["ResultPath"] is None
     # The answers of ten thousand batches of one item, each asked for by itself, and what the execution was given, are
     # an output.
     longest = [max((*map(str, BatchEnd), "throttled", "dead"), key=len)]

@@ -1,4 +1,4 @@
-"""Maps elsewhere, as executions of a state machine in Step Functions (see `fanfold.cdk.fanout`)."""
+"""Distributed maps, as executions of a state machine in Step Functions (see `fanfold.cdk.fanout`)."""
 
 from __future__ import annotations
 

@@ -12,21 +12,21 @@ _KEY: Final = "#marks"
 
 
 class DynamoSweeperState:
-    """A `Marks` in the table. `call` carries out the calls (the `Aws` object)."""
+    """A `SweeperState` in the table. `call` carries out the calls (the `Aws` object)."""
 
     def __init__(self, call: Call, table: str) -> None:
         self._call = call
         self._table = table
 
     async def get(self, name: str) -> Json:
-        """See `Marks.get`."""
+        """See `SweeperState.get`."""
         response = await self._call(
             Client.DYNAMODB, "get_item", TableName=self._table, Key=_key(name), ConsistentRead=True
         )
         return parse(response["Item"]["v"]["S"]) if "Item" in response else None
 
     async def put(self, name: str, value: Json) -> None:
-        """See `Marks.put`."""
+        """See `SweeperState.put`."""
         item = {**_key(name), "v": {"S": dump(value).decode("ascii")}}
         await self._call(Client.DYNAMODB, "put_item", TableName=self._table, Item=item)
 

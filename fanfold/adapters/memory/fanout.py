@@ -1,4 +1,4 @@
-"""Maps elsewhere, in memory: what the state machine does, as tasks on the loop."""
+"""Distributed maps, in memory: what the state machine does, as tasks on the loop."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fanfold.engine.errors import InfrastructureError
 from fanfold.engine.ports import Execution, WorkQueue
 
 CLOSING_SECONDS = 3.0
-"""How long an execution stays open after its last state has rung. In Step Functions that is a moment: longer here, so
-that nobody comes to rely on it."""
+"""How long an execution stays open after its last state has sent its wake. In Step Functions that is a moment; here it
+is longer, so that no code relies on it."""
 
 LAG_SECONDS = 0.5
 """How long an execution that has closed is still told of as going on: DescribeExecution is eventually consistent."""
@@ -23,7 +23,7 @@ LAG_SECONDS = 0.5
 class MemoryFanOut:
     """A `FanOut`. `work` is the fan-out function; without one, executions stand still until they are stopped.
 
-    It rings twice for an execution that succeeds: its last state does, and the rule for ends of executions.
+    It sends two wakes for an execution that succeeds: from its last state, and from the rule for ends of executions.
     """
 
     def __init__(self, blobs: MemoryBlobs, queue: WorkQueue, work: Work | None = None) -> None:
@@ -96,4 +96,4 @@ class MemoryFanOut:
         try:
             await self._queue.send(queue, wake)
         except InfrastructureError:
-            return  # a ring that is lost; the run is looked at all the same
+            return  # a lost wake; the run is polled all the same

@@ -17,7 +17,7 @@ from fanfold.engine.language.templates import Template
 from fanfold.engine.payload import BlobRef, Json, Value, dump
 
 BATCHES_AT_ONCE = 4
-"""A map elsewhere is cut so that about so many batches, each of several items, make up its `max_concurrency`."""
+"""A distributed map is cut so that about so many batches, each of several items, make up its `max_concurrency`."""
 MAX_ERRORS = 20
 """So many failed items are named in the run's record; the map's records have them all."""
 MAX_EXECUTION_NAME = 80
@@ -68,8 +68,8 @@ class ItemResult:
 class MapState:
     """What a run's record holds of a map, pinned when its step starts (R9).
 
-    `via` is never `auto`. `plan` is dropped when the map has ended; `looks` counts how often it was
-    found still going elsewhere; `failed` is None until it has ended, `errors` are the first of them. `again` counts
+    `via` is never `auto`. `plan` is dropped when the map has ended; `polls` counts how often it was
+    found still running; `failed` is None until it has ended, `errors` are the first of them. `again` counts
     the executions after the first in this try: each is asked for the items that those before could not begin.
     """
 
@@ -78,7 +78,7 @@ class MapState:
     batch_size: int
     batches_at_once: int = 1
     plan: Value = None
-    looks: int = 0
+    polls: int = 0
     failed: int | None = None
     errors: tuple[ItemError, ...] = ()
     again: int = 0

@@ -1,4 +1,4 @@
-"""Maps that are worked on elsewhere: what their batches gave, and the executions that work on them."""
+"""Distributed maps: what their batches gave, and the executions that work on them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MapRecords(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """An execution of a map elsewhere: what it is called and what it needs to know; the same for whoever starts it.
+    """An execution of a distributed map: what it is called and what it needs to know; the same for whoever starts it.
 
     `batches` is the key of the list of batches, `batches_at_once` how many of them are worked on at a time.
     """
@@ -58,7 +58,7 @@ class Execution:
 
 
 class FanOut(Protocol):
-    """Works on the batches of maps elsewhere, each at least once, and rings at an execution's end."""
+    """Works on the batches of distributed maps, each at least once, and rings at an execution's end."""
 
     async def start(self, execution: Execution) -> bool:
         """Start it, once per name. True: it goes on. False: there was one of that name; `going` says the rest."""

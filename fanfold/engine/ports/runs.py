@@ -75,18 +75,18 @@ class IndexKey:
 
     @property
     def order(self) -> str:
-        """The row's sort key, by which the index is ordered: the time in ms, and the run's id."""
+        """The entry's sort key, by which the index is ordered: the time in ms, and the run's id."""
         if self.sort is not None:
             return self.sort
         return f"{(self.created_at - EPOCH) // timedelta(milliseconds=1):013d}#{self.run_id}"
 
     def to_json(self) -> Json:
-        """The row as a mark remembers it, beside its tenant."""
+        """The entry as JSON, without its tenant."""
         return [self.run_id, self.created_at.isoformat(), *([] if self.sort is None else [self.sort])]
 
     @classmethod
     def from_json(cls, tenant: str, slot: Json) -> IndexKey:
-        """The row that `to_json` told of."""
+        """The reverse of `to_json`."""
         run_id, created_at, *sort = slot
         at = datetime.fromisoformat(created_at)
         return cls(tenant=tenant, run_id=run_id, created_at=at, sort=sort[0] if sort else None)

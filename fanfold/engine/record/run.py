@@ -67,7 +67,7 @@ class StepStatus(StrEnum):
     PENDING = "pending"  # not all its needs are settled, or its turn has not come
     RUNNING = "running"  # an attempt was recorded as started and has no recorded end
     RETRYING = "retrying"  # failed, to be tried again at `due_at`
-    WAITING = "waiting"  # a wait that is open, or a map that runs elsewhere
+    WAITING = "waiting"  # a wait that is open, or a distributed map
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"

@@ -14,7 +14,7 @@ def first_timer(deadline: datetime, steps: Iterable[StepState]) -> datetime:
 
 
 def first_look(steps: Iterable[StepState]) -> datetime | None:
-    """When the next look at a map that goes on elsewhere is due; None where there is no such map."""
+    """When the next look at a distributed map is due; None where there is no such map."""
     looks = (step.due_at for step in steps if step.map is not None and step.status is StepStatus.WAITING)
     return min((look for look in looks if look is not None), default=None)
 

@@ -13,7 +13,7 @@ from fanfold.engine.record.messages import Envelope, Message, Wake
 from fanfold.engine.record.run import Run, Status
 from fanfold.engine.record.timers import runnable
 from fanfold.engine.rules.engine_limits import EngineLimits
-from fanfold.engine.rules.kinds.map_step import open_elsewhere
+from fanfold.engine.rules.kinds.map_step import open_distributed_maps
 from fanfold.engine.rules.lease import abandoned, held
 
 SOON = timedelta(seconds=15)
@@ -139,7 +139,7 @@ def on_wake(wake: Wake, row: Run | None, now: datetime, limits: EngineLimits, *,
     if abandoned(row, now, limits):
         return Isolate()
     if row.status is Status.RUNNING and held(row, now, limits):
-        if wake.map_step is not None and wake.map_step in open_elsewhere(row):
+        if wake.map_step is not None and wake.map_step in open_distributed_maps(row):
             due_at = row.steps[wake.map_step].due_at
             # Its holder looks at the map, and may have looked a moment too early.
             return NotifyHolder(wake.map_step) if due_at is None or due_at > now else Defer(now + LOOKING)
@@ -161,7 +161,7 @@ def due_maps(row: Run, now: datetime, *, signalled: str | None) -> tuple[str, ..
     """The maps that go on elsewhere and are due for a look, and the one that rings."""
     return tuple(
         name
-        for name in open_elsewhere(row)
+        for name in open_distributed_maps(row)
         if name == signalled or ((due_at := row.steps[name].due_at) is not None and due_at <= now)
     )
 
@@ -170,7 +170,7 @@ def _due_besides(row: Run, now: datetime) -> bool:
     """Whether a waiting run is due for more than a look at its maps."""
     if row.due_at is None or row.due_at > now:
         return False
-    maps = open_elsewhere(row)
+    maps = open_distributed_maps(row)
     others = (state.due_at for name, state in row.steps.items() if name not in maps)
     return row.deadline <= now or runnable(row) or any(at is not None and at <= now for at in others)
 

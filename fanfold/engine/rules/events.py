@@ -114,7 +114,7 @@ class MapThrottled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapCompletionSignalled:
-    """A map elsewhere says that it has ended: its holder should look."""
+    """A distributed map says that it has ended: its holder should look."""
 
     step: str
 

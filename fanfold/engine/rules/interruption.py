@@ -7,7 +7,7 @@ from fanfold.engine.record.journal import EventType
 from fanfold.engine.record.run import Failure, Reason, Status, StepState, StepStatus
 from fanfold.engine.rules.draft import Draft
 from fanfold.engine.rules.effects import SendWake
-from fanfold.engine.rules.kinds.map_step import open_elsewhere
+from fanfold.engine.rules.kinds.map_step import open_distributed_maps
 
 
 def interrupt_all(draft: Draft) -> None:
@@ -17,7 +17,7 @@ def interrupt_all(draft: Draft) -> None:
     worn_out = [name for name, state in draft.steps.items() if _interrupt(draft, name, state) >= limit]
     if draft.ended:
         return
-    for name in open_elsewhere(draft.run):
+    for name in open_distributed_maps(draft.run):
         # Its end may have been told to the one that died.
         draft.step(name, due_at=draft.now)
     if worn_out or draft.crashes >= limit:

@@ -32,7 +32,7 @@ def committed(before: Run, run: Run, entries: Sequence[Entry], workflow: Workflo
     """A put of `run` over `before` was done: `entries` are what it added to the journal."""
     if _found_a_death(before, entries):
         count(Metric.CRASHES, of=(run.class_name,))
-        logger().warning("a worker died with a run in hands", extra=_facts(run))
+        logger().warning("a worker died while it held a run", extra=_facts(run))
     of_class = (run.class_name,)
     for entry in entries:
         metric = _COUNTED.get(entry.type)

@@ -116,9 +116,9 @@ class RunningAttempts:
             task.add_done_callback(self._tasks.discard)
 
     def _to_be_looked_at(self, state: StepState) -> bool:
-        """Whether the step is a map that goes on elsewhere, and a look at it is due: the look is its execution here."""
-        open_elsewhere = state.status is StepStatus.WAITING and state.map is not None
-        return open_elsewhere and state.due_at is not None and state.due_at <= self._services.clock.now()
+        """Whether the step is a distributed map, and a look at it is due: the look is its execution here."""
+        open_distributed_maps = state.status is StepStatus.WAITING and state.map is not None
+        return open_distributed_maps and state.due_at is not None and state.due_at <= self._services.clock.now()
 
     def never_begun(self, record: Run) -> Sequence[AttemptNotBegun]:
         """What the record calls started and was not begun here: it comes to nothing."""

@@ -24,7 +24,7 @@ def rings_for_nobody() -> Iterator[None]:
     async def nothing(*args: Any, **given: Any) -> None:
         """Not a sound."""
 
-    with patch.object(EffectRunner, "_ring", nothing), patch.object(_Pass, "wake_due_runs", nothing):
+    with patch.object(EffectRunner, "_send_wake", nothing), patch.object(_Pass, "wake_due_runs", nothing):
         yield
 
 

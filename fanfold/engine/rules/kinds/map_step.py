@@ -33,21 +33,21 @@ from fanfold.engine.rules.events import (
 from fanfold.engine.rules.kinds.calling import CallingRules
 from fanfold.engine.rules.scope import scope_of
 
-FIRST_LOOK = timedelta(minutes=5)
-LAST_LOOK = timedelta(hours=1)
-"""A map elsewhere that says nothing is looked at after 5 minutes, then after twice as long each time, up to an hour."""
+FIRST_POLL = timedelta(minutes=5)
+LAST_POLL = timedelta(hours=1)
+"""A distributed map without a wake is polled after 5 minutes, then after twice as long, up to an hour."""
 FIRST_AGAIN = timedelta(seconds=10)
 LAST_AGAIN = timedelta(minutes=5)
 """Items that were never begun are asked for again after 10 s, then after twice as long each time, up to 5 minutes:
 Lambda adds 1,000 executions to a function every 10 s; what an account has in all somebody has to give back first."""
 
-AFTER_RING = (timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=5))
+AFTER_SIGNAL = (timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=5))
 """One that says that it has ended, and still goes on, is looked at after these: its last state rings before its
 execution is closed, and what Step Functions tells of executions lags (DescribeExecution is eventually consistent)."""
 
 
-def open_elsewhere(run: Run) -> list[str]:
-    """The map steps of a run that go on elsewhere."""
+def open_distributed_maps(run: Run) -> list[str]:
+    """The open distributed maps of a run."""
     return [name for name, state in run.steps.items() if _elsewhere(state)]
 
 
@@ -96,7 +96,7 @@ class MapRules(CallingRules):
             status=StepStatus.RUNNING if via is Via.INLINE else StepStatus.WAITING,
             attempts=attempt,
             started_at=state.started_at or draft.now,
-            due_at=None if via is Via.INLINE else draft.now + FIRST_LOOK,
+            due_at=None if via is Via.INLINE else draft.now + FIRST_POLL,
             map=MapState(
                 via=via,
                 items=len(items),
@@ -156,17 +156,17 @@ class MapRules(CallingRules):
 
     def _looked_at(self, draft: Draft, state: MapState, *, signalled: bool) -> None:
         """The map was found still going on elsewhere: look again later, and soon if it says that it has ended."""
-        looks = -len(AFTER_RING) if signalled else state.looks
-        pause = AFTER_RING[looks] if looks < 0 else min(FIRST_LOOK * 2 ** min(looks + 1, 10), LAST_LOOK)
-        self._look_in(draft, pause, replace(state, looks=looks + 1))
+        polls = -len(AFTER_SIGNAL) if signalled else state.polls
+        pause = AFTER_SIGNAL[polls] if polls < 0 else min(FIRST_POLL * 2 ** min(polls + 1, 10), LAST_POLL)
+        self._poll_in(draft, pause, replace(state, polls=polls + 1))
 
     def _ask_again(self, draft: Draft, state: MapState, again: int) -> None:
         """Some items were never begun: the next look has another execution work on them. No item has failed."""
         if state.again == again:
             pause = min(FIRST_AGAIN * 2 ** min(state.again, 10), LAST_AGAIN)
-            self._look_in(draft, pause, replace(state, looks=0, again=state.again + 1))
+            self._poll_in(draft, pause, replace(state, polls=0, again=state.again + 1))
 
-    def _look_in(self, draft: Draft, pause: timedelta, state: MapState) -> None:
+    def _poll_in(self, draft: Draft, pause: timedelta, state: MapState) -> None:
         draft.step(self.step.name, due_at=draft.now + pause, map=state)
         if draft.status is Status.WAITING:
             due = draft.first_timer
@@ -179,16 +179,16 @@ class MapRules(CallingRules):
     def _rang(self, draft: Draft, state: MapState) -> None:
         """The map says that it has ended, and another holds the run: it is to look now."""
         draft.by_operator = True
-        looks = min(state.looks, -len(AFTER_RING))
-        draft.step(self.step.name, due_at=draft.now, map=replace(state, looks=looks))
+        polls = min(state.polls, -len(AFTER_SIGNAL))
+        draft.step(self.step.name, due_at=draft.now, map=replace(state, polls=polls))
 
     def due_after_pause(self, state: StepState, due_at: datetime, *, now: datetime, paused: timedelta) -> datetime:
-        """A map elsewhere went on meanwhile, and its end was not heard: look at once."""
+        """A distributed map went on meanwhile, and its wake was not read: poll at once."""
         return due_at + paused if state.map is None else now
 
     @property
     def opened_by_others(self) -> bool:
-        """A map elsewhere rings when it has ended."""
+        """A distributed map sends a wake when it has ended."""
         return True
 
     # --- ending ---------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class MapRules(CallingRules):
         return Failure(type="items_failed", message=message[:1_000])
 
     def cancel(self, draft: Draft) -> None:
-        """A map elsewhere is stopped there, unless this very decision would have started it."""
+        """A distributed map is stopped there, unless this very decision would have started it."""
         name = self.step.name
         state = draft.steps[name]
         CallingRules.cancel(self, draft)

@@ -29,7 +29,7 @@ maps = st.builds(
         st.just(BlobRef(key="k", bytes=9, sha256="ab" * 32)),
         st.just({"items": [1, None], "scope": {"input": {}}}),
     ),
-    looks=st.integers(0, 20),
+    polls=st.integers(0, 20),
     failed=st.one_of(st.none(), st.integers(0, 10_000)),
     errors=st.lists(errors, max_size=3).map(tuple),
 )

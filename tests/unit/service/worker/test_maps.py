@@ -18,7 +18,7 @@ from fanfold.engine.rules.events import CancelAsked, PauseAsked, RedriveAsked, R
 from fanfold.service.api.control import Control
 from fanfold.service.maps import map_key
 from fanfold.service.settings import Settings
-from fanfold.service.wakes import ring
+from fanfold.service.wakes import send_wake
 from fanfold.service.worker.map_batches import BatchEnd
 from fanfold.service.workflow_cache import WorkflowCache
 from tests.support.faults import Fault
@@ -332,12 +332,14 @@ async def test_looks_at_a_map_that_goes_on_claim_nothing_and_become_rare() -> No
             await asyncio.sleep(60)
             run = await world.row(envelope)
             if run.due_at is not None and run.due_at <= world.services.clock.now():
-                await ring(world.services, run, run.due_at)  # as the sweeper does for what is due in over 15 minutes
+                await send_wake(
+                    world.services, run, run.due_at
+                )  # as the sweeper does for what is due in over 15 minutes
         assert run.epoch == 1
         state = run.steps["each"].map
         assert state is not None
         # After 5 min, then 10, 20, 40, and each hour: up to 5 h of waiting.
-        assert state.looks == 7
+        assert state.polls == 7
 
 
 @virtually

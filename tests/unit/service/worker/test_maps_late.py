@@ -16,7 +16,7 @@ from fanfold.engine.record.run import Run, Status, StepState, StepStatus
 from fanfold.engine.record.timers import runnable
 from fanfold.engine.rules.delivery import Claim, Defer, NotifyHolder, PollMaps, on_wake
 from fanfold.engine.rules.events import MapCompletionSignalled, MapStillRunning, PauseAsked, ResumeAsked
-from fanfold.engine.rules.kinds.map_step import AFTER_RING, FIRST_LOOK
+from fanfold.engine.rules.kinds.map_step import AFTER_SIGNAL, FIRST_POLL
 from fanfold.service.worker.map_batches import BatchEnd
 from tests.support.builders import a_run, a_wake
 from tests.support.clock import START
@@ -97,7 +97,7 @@ def test_after_its_ring_a_map_is_looked_at_soon_and_then_as_before() -> None:
         game.feed(MapStillRunning(step="each", attempt=1, signalled=number == 0))
         pauses.append(game.run.due_at - game.now)
         game.now = game.run.due_at
-    assert pauses == [*AFTER_RING, 2 * FIRST_LOOK, 4 * FIRST_LOOK]
+    assert pauses == [*AFTER_SIGNAL, 2 * FIRST_POLL, 4 * FIRST_POLL]
 
 
 def test_a_ring_that_comes_while_the_holder_looks_comes_again() -> None:
@@ -108,7 +108,7 @@ def test_a_ring_that_comes_while_the_holder_looks_comes_again() -> None:
     assert isinstance(on_wake(wake, game.run, game.now, game.limits, receives=1), Defer)
     # The holder's look came a moment too early; the ring is told it once more.
     game.feed(MapStillRunning(step="each", attempt=1))
-    assert game.run.steps["each"].due_at == game.now + AFTER_RING[0]
+    assert game.run.steps["each"].due_at == game.now + AFTER_SIGNAL[0]
     assert on_wake(wake, game.run, game.now, game.limits, receives=1) == NotifyHolder("each")
 
 
