@@ -1,4 +1,4 @@
-"""The bill of a million runs: each part's amount and price, with the prices' date, beside what others would take."""
+"""The cost of a million runs: the amount and price of each part, the date of the prices, and the cost elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loadtest.markdown import cell
 CASES = ("diamond, busy", "diamond, idle")
 
 
-def bill(figures: Mapping[str, Any]) -> Iterator[str]:
+def cost_table(figures: Mapping[str, Any]) -> Iterator[str]:
     """What diamonds cost, part by part, as lines of Markdown; then each other way, as the sum that it is."""
     cases = [(name, figures["cases"][name]) for name in CASES if name in figures["cases"]]
     prices = figures["prices"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loadtest.cost_report import bill
+from loadtest.cost_report import cost_table
 from loadtest.curves import curves, save
 from loadtest.markdown import cell
 from loadtest.results import read, rows
@@ -36,7 +36,7 @@ def write(folders: Sequence[Path], out: Path) -> Path:
         lines += ["", f'<a id="{folder.name}"></a>', "", f"## {_title(folder, summary)}", ""]
         lines += [*_verdict(summary), "", *_checks(summary["checks"])]
         if summary["scenario"] == "cost" and not summary["error"]:
-            lines += ["", *bill(summary["figures"])]
+            lines += ["", *cost_table(summary["figures"])]
         drawings = curves(summary["scenario"], summary["figures"], list(rows(folder)))
         for number, drawing in enumerate(drawings, 1):
             picture = f"{folder.name}-{number}.png"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.markdown import cell
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 
 Summaries = Sequence[tuple[Path, Mapping[str, Any]]]
 
@@ -42,14 +42,14 @@ def table(summaries: Summaries) -> Iterator[str]:
     """The table of targets, as lines of Markdown: every target has its row, what was not measured says so."""
     yield "| figure | to reach | measured | met | by |"
     yield "| --- | --- | --- | --- | --- |"
-    for aim in Aim:
+    for aim in Goal:
         parts = [_part(aim, command, summaries) for command in aim.commands]
         measured = BREAK.join(line for part in parts for line in _measured(part))
         by = BREAK.join(_by(part) for part in parts)
         yield f"| {cell(aim.figure)} | {cell(aim.target)} | {measured} | {_met(parts)} | {by} |"
 
 
-def _part(aim: Aim, command: str, summaries: Summaries) -> Part:
+def _part(aim: Goal, command: str, summaries: Summaries) -> Part:
     """The best result there is for a command: one on its target before others, a full one before a short one."""
     scenario, *options = command.split()
     target = options[options.index("--target") + 1] if "--target" in options else "emulator"

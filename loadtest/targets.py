@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 
-class Aim(StrEnum):
+class Goal(StrEnum):
     """One row of the table of targets: the figure, its target, and the commands whose results answer it."""
 
     figure: str
@@ -25,7 +25,7 @@ class Aim(StrEnum):
         "≤ 1.2",
         ("cost",),
     )
-    MONEY = (
+    COST = (
         "money",
         "USD per million diamonds, every part counted; against Step Functions Standard and durable functions",
         "≤ 10 busy, ≤ 13 idle; ≥ 10× and ≥ 4× below",

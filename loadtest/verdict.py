@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Check:
     measured: str
     holds: bool
     shown: bool = False
-    aim: Aim | None = None
+    aim: Goal | None = None
     n: int | None = None
 
 
@@ -51,6 +51,6 @@ def shown(what: str, measured: object) -> Check:
     return Check(what=what, target="", measured=str(measured), holds=True, shown=True)
 
 
-def toward(aim: Aim, *checks: Check, n: int | None = None) -> list[Check]:
+def toward(aim: Goal, *checks: Check, n: int | None = None) -> list[Check]:
     """The same checks, as an answer to a row of the table of targets, made of `n` observations."""
     return [replace(check, aim=aim, n=n) for check in checks]

@@ -107,7 +107,7 @@ def out_of_the_way(deployment: Deployment, setting: str) -> Deployment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class SizingStep:
     """A deployment on the way up: its ceiling, and what was changed to get to it (nothing at first)."""
 
     deployment: Deployment
@@ -115,17 +115,17 @@ class Rung:
     changed: str
 
 
-def ladder(profile: Profile, deployment: Deployment, *, target: float) -> Sequence[Rung]:
-    """From a deployment up to a rate: each rung doubles the setting that moves what binds on the one before.
+def ladder(profile: Profile, deployment: Deployment, *, target: float) -> Sequence[SizingStep]:
+    """From a deployment up to a rate: each step doubles the setting that moves what binds on the one before.
 
     Ends early where no setting moves it.
     """
-    rungs = [Rung(deployment=deployment, ceiling=ceiling(profile, deployment), changed="")]
-    while rungs[-1].ceiling.rate < target:
-        setting = MOVES[rungs[-1].ceiling.binding]
-        raised = scaled(rungs[-1].deployment, setting, 2)
-        if raised == rungs[-1].deployment:
+    steps = [SizingStep(deployment=deployment, ceiling=ceiling(profile, deployment), changed="")]
+    while steps[-1].ceiling.rate < target:
+        setting = MOVES[steps[-1].ceiling.binding]
+        raised = scaled(steps[-1].deployment, setting, 2)
+        if raised == steps[-1].deployment:
             break
         value = getattr(raised, setting)
-        rungs.append(Rung(deployment=raised, ceiling=ceiling(profile, raised), changed=f"{setting} = {value:g}"))
-    return rungs
+        steps.append(SizingStep(deployment=raised, ceiling=ceiling(profile, raised), changed=f"{setting} = {value:g}"))
+    return steps

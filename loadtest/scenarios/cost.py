@@ -24,7 +24,7 @@ from loadtest.scenario import Found, Session
 from loadtest.server import LANES
 from loadtest.shapes import FOUR, REVIEW, TINY, WIDE, Shape, chain
 from loadtest.systems_under_test import Needs
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import Check, at_least, at_most, equal, shown, toward
 
 QUICK = {"length": 1_000, "rounds": 2}
@@ -173,16 +173,16 @@ def _checks(
     others = {name: value / busy["total"] for name, value in busy["others"].items() if value is not None}
     checks = [
         *toward(
-            Aim.WRITES,
+            Goal.WRITES,
             at_most("writes of a diamond, without the slots counter", writes(counted["diamond, idle"]), MOST_WRITES),
             equal("reads of a diamond, but the submit's of the workflow's current version", _reads(idle), 0),
         ),
         *toward(
-            Aim.CHAIN,
+            Goal.CHAIN,
             at_most(f"write units per step, {chains[1].shape.name} ÷ {SHORT_CHAIN}", long / short, CHAIN_RATIO),
         ),
         *toward(
-            Aim.MONEY,
+            Goal.COST,
             # The processor's time is in them, and a machine that does other things takes longer for the same.
             session.timed(at_most("USD per million diamonds, busy", busy["total"], BUSY_DOLLARS)),
             session.timed(at_most("USD per million diamonds, idle", idle["total"], IDLE_DOLLARS)),

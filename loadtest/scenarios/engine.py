@@ -16,7 +16,7 @@ from loadtest.measure import quantiles
 from loadtest.scenario import Found, Session
 from loadtest.shapes import chain
 from loadtest.systems_under_test import Needs
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import at_most, equal, shown, toward
 from loadtest.warmup import warm
 from loadtest.workflows import DIAMOND
@@ -80,17 +80,17 @@ def engine(
         checks=[
             equal("idle runs that succeeded", sum(map(len, taken.values())), len(taken) * looks),
             *toward(
-                Aim.ENGINE,
+                Goal.ENGINE,
                 session.timed(at_most("a diamond ÷ packing a page of 20 events", packings, PACKINGS)),
                 n=runs * rounds,
             ),
             *toward(
-                Aim.LATENCY,
+                Goal.LATENCY,
                 session.timed(at_most("p95 of an idle diamond ÷ a read, median", diamond.p95 / read, READS)),
                 n=looks,
             ),
             *toward(
-                Aim.LEVEL,
+                Goal.LEVEL,
                 session.timed(at_most("a dependency level, median ÷ a read, median", level / read, LEVEL_READS)),
                 n=2 * looks,
             ),

@@ -18,7 +18,7 @@ from loadtest.server import CALLS_HEADER, UNITS_HEADER
 from loadtest.swarm import Request
 from loadtest.synthetic_history import past_id
 from loadtest.systems_under_test import Needs, Target
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import Check, at_most, equal, shown, toward
 
 OLD = Numbers((1_000, 20_000, 1_000_000))
@@ -74,9 +74,9 @@ def history(
         checks += found
     slowest = max(ratio for of in figures.values() for ratio in of["ratios"].values())
     unequal = sum(reads != of["reads"][str(int(old[0]))] for of in figures.values() for reads in of["reads"].values())
-    checks += toward(Aim.HISTORY, equal("pages and reads that take other calls or units", unequal, 0))
+    checks += toward(Goal.HISTORY, equal("pages and reads that take other calls or units", unequal, 0))
     slower = at_most("largest ratio of times of a page or read (medians of pairs)", slowest, SLOWER_AT_MOST)
-    checks += toward(Aim.HISTORY, session.timed(slower), n=turns)
+    checks += toward(Goal.HISTORY, session.timed(slower), n=turns)
     return Found(figures=figures, checks=checks)
 
 

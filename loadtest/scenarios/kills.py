@@ -23,7 +23,7 @@ from fanfold.local.local_stack import LocalStack
 from loadtest.counting import drained, ledgered, tags_of
 from loadtest.scenario import Found, Session
 from loadtest.systems_under_test import Needs, workers
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import Check, at_least, equal, shown, toward
 from loadtest.warmup import warm
 
@@ -93,10 +93,10 @@ def kills(
     session.keep("under kills", ended.listed)
     told = judged(events, executions)
     checks: list[Check] = [
-        *toward(Aim.KILLS, equal("runs that succeeded", ended.count("succeeded"), runs), n=runs),
+        *toward(Goal.KILLS, equal("runs that succeeded", ended.count("succeeded"), runs), n=runs),
         equal("rows in all", ended.total, runs),
         equal("workers killed", killed, len(SLOTS)),
-        *toward(Aim.KILLS, equal("executions of a step whose end was recorded", told.repeated, 0), n=len(executions)),
+        *toward(Goal.KILLS, equal("executions of a step whose end was recorded", told.repeated, 0), n=len(executions)),
         equal("executions again that no interruption in the journal explains", told.unexplained, 0),
         equal("journals with a gap", told.gaps, 0),
         at_least("attempts that were cut off", told.interrupted, 1),

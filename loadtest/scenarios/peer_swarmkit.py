@@ -22,7 +22,7 @@ from loadtest.scenario import Found, Session
 from loadtest.scenarios.workers import backlog, span, staffing
 from loadtest.swarm import elapsed_seconds, failures
 from loadtest.systems_under_test import Target
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import Check, at_least, equal, shown, toward
 from loadtest.warmup import warm
 from loadtest.workflows import counted_call
@@ -80,7 +80,7 @@ def peer_swarmkit(
                 checks.append(equal(f"{name}: our runs that succeeded", ended.count("succeeded"), ended.total))
             figures["users"][level] = rates
             beside = _beside(session, f"{level} users", rates)
-            checks += toward(Aim.WIDE, *beside, n=rounds) if level == most else beside
+            checks += toward(Goal.WIDE, *beside, n=rounds) if level == most else beside
     folder = session.scratch / "split"
     folder.mkdir()
     with (

@@ -21,7 +21,7 @@ from loadtest.cost import CALL_PROCESSOR_SECONDS
 from loadtest.engine import worked
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import Check, at_least, at_most, equal, shown, toward
 from loadtest.workflows import model_call
 
@@ -168,7 +168,7 @@ def _real(
     return levels, [
         equal("runs of the real code that did not end", missing, 0),
         *toward(
-            Aim.SCALING,
+            Goal.SCALING,
             at_least(f"efficiency of the real code, {last.workers:,} workers", last.efficiency, EFFICIENCY),
         ),
         at_most("model beside real code: rate over workers, largest difference", apart, RATE_TOLERANCE),
@@ -190,7 +190,7 @@ def _thousand(levels: Mapping[str, Mapping[str, Level]], profile: Profile) -> li
             continue
         what = f"efficiency of {THOUSAND:,} workers, {name}"
         if name.startswith("sized"):
-            checks += toward(Aim.SCALING, at_least(what, level.efficiency, EFFICIENCY))
+            checks += toward(Goal.SCALING, at_least(what, level.efficiency, EFFICIENCY))
         else:
             bend = ceiling(replace(profile, turn_seconds=1e-9), shipped(), submitted=False)
             text = (

@@ -15,7 +15,7 @@ from loadtest.sampling import Sample, functions_of, sampled
 from loadtest.scenario import Found, Session
 from loadtest.swarm import elapsed_seconds
 from loadtest.systems_under_test import Needs
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import Check, at_most, equal, shown, toward
 from loadtest.warmup import warm
 from loadtest.workflows import COUNTED_DIAMOND, DIAMOND
@@ -59,7 +59,7 @@ def soak(
     checks = [
         equal("submits that were not accepted", len(requests) - accepted, 0),
         *all_there("", ended, accepted, ledger=target.ledger, steps=len(DIAMOND["steps"])),
-        *toward(Aim.SOAK, equal("slots taken at the end, of all classes", sum(slots.values()), waiting), n=accepted),
+        *toward(Goal.SOAK, equal("slots taken at the end, of all classes", sum(slots.values()), waiting), n=accepted),
         shown("a diamond by its own times", run),
     ]
     elapsed = elapsed_seconds(requests)
@@ -74,7 +74,7 @@ def soak(
         figures[name], found = _flat(session, name, taken, keeps_rows=target.kind == "memory")
         checks += found
         grown += sum(not check.holds for check in found)
-    checks += toward(Aim.SOAK, session.timed(equal("processes' memory or descriptors that grew", grown, 0)))
+    checks += toward(Goal.SOAK, session.timed(equal("processes' memory or descriptors that grew", grown, 0)))
     return Found(figures=figures, checks=checks)
 
 

@@ -14,7 +14,7 @@ from loadtest.measure import Quantiles, quantiles
 from loadtest.scenario import Found, Session
 from loadtest.swarm import Request, elapsed_seconds
 from loadtest.systems_under_test import Needs
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import at_most, equal, shown, toward
 from loadtest.warmup import warm
 from loadtest.workflows import BUSY, counted_call
@@ -69,11 +69,13 @@ def storm(
     others = [request for request in stormed + calm if request.status not in (202, 429)]
     checks = [
         equal("submits sent", len(stormed), rounds * round(posts / rounds)),
-        *toward(Aim.STORM, equal("accepted", sum(request.status == 202 for request in stormed), bound), n=len(stormed)),
+        *toward(
+            Goal.STORM, equal("accepted", sum(request.status == 202 for request in stormed), bound), n=len(stormed)
+        ),
         equal("rows that waited when the storm was over", waiting.count("queued"), bound),
         equal("slots taken at that time", queued, bound),
         *toward(
-            Aim.STORM,
+            Goal.STORM,
             equal("answers that are neither 202 nor 429, errors included", len(others), 0),
             n=len(stormed + calm),
         ),
@@ -81,7 +83,7 @@ def storm(
         *all_there("afterwards: ", ended, bound, ledger=target.ledger),
         equal("slots taken in the end", left, 0),
         *toward(
-            Aim.STORM,
+            Goal.STORM,
             session.timed(at_most("p99 of a 429 ÷ its idle p99", refused.p99 / idle.p99, SLOWER_AT_MOST)),
             n=refused.n + idle.n,
         ),

@@ -19,7 +19,7 @@ from loadtest.counting import Rows, all_there, drained, moment, tags_of
 from loadtest.options import Numbers
 from loadtest.scenario import Found, Session
 from loadtest.systems_under_test import Needs, Target, workers
-from loadtest.targets import Aim
+from loadtest.targets import Goal
 from loadtest.verdict import Check, at_least, shown, toward
 from loadtest.warmup import warm
 from loadtest.workflows import counted_call
@@ -65,14 +65,14 @@ def workers_scenario(
                 checks += found
                 share = wide["runs_per_second"] / (1_000 * WIDE / WIDE_MS)
                 ideal = session.timed(at_least("one wide worker ÷ its ideal", share, WIDE_SHARE))
-                checks += toward(Aim.WIDE, ideal, n=WIDE * wide_rounds)
+                checks += toward(Goal.WIDE, ideal, n=WIDE * wide_rounds)
     least, most = int(levels[0]), int(levels[-1])
     for way in ("end_to_end", "drain"):
         one, many = figures[f"{least} workers"][way], figures[f"{most} workers"][way]
         times = many / one
         what = f"{most} workers ÷ {least}, {way.replace('_', ' ')}"
         scaled = session.timed(at_least(what, times, round(most / least * EFFICIENCY, 2), "×"))
-        checks += toward(Aim.SCALING, scaled, n=per_worker * (least + most))
+        checks += toward(Goal.SCALING, scaled, n=per_worker * (least + most))
     return Found(figures=figures, checks=checks)
 
 

@@ -176,11 +176,11 @@ def test_shards_for_a_thousand_submits_a_second_are_counted_from_the_writes_of_a
 
 
 def test_the_way_up_raises_what_binds_each_time_and_never_falls() -> None:
-    rungs = ladder(CALL, shipped(), target=5_000)
-    rates = [rung.ceiling.rate for rung in rungs]
+    steps = ladder(CALL, shipped(), target=5_000)
+    rates = [step.ceiling.rate for step in steps]
     assert rates == sorted(rates)
     assert rates[-1] >= 5_000
-    assert all(rung.changed for rung in rungs[1:])
+    assert all(step.changed for step in steps[1:])
 
 
 def test_a_setting_grows_no_further_than_it_can() -> None:
