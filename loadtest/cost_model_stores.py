@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from fanfold.adapters.aws import map_records
 from fanfold.adapters.aws.run_items import DUE_PK, DUE_SK, LIST_PK, LIST_SK, Item, from_item, size, to_item
+from fanfold.adapters.aws.slot_returns import SlotReturns
 from fanfold.adapters.memory import MemoryRunStore, RunCodec
 from fanfold.adapters.message_codec import encode
 from fanfold.engine.payload import dump
 from fanfold.engine.ports import Condition, RunKey
-from fanfold.engine.record.run import Run
+from fanfold.engine.record.run import Run, Slot
 from fanfold.engine.record.segments import Segment
 from fanfold.explore.memory import memory_services
 from fanfold.service.clock import SystemClock, SystemIds
@@ -38,7 +39,7 @@ def metered(settings: Settings, meter: Meter) -> tuple[Services, Services]:
         plain,
         runs=runs,
         queue=_Queue(plain.queue, meter),
-        slots=CountedPort(plain.slots, meter, {"reserve": "UpdateItem", "give_back": "UpdateItem"}),
+        slots=_Slots(plain.slots, meter),
         blobs=CountedPort(plain.blobs, meter, {"put": "PutObject", "get": "GetObject"}),
         catalog=_Catalog(plain.catalog, meter),
         map_records=_Records(plain.map_records, meter),
@@ -94,6 +95,24 @@ class MeteredRuns(MemoryRunStore):
     def item_bytes(self, key: RunKey) -> int:
         """The size of a run's head; 0 where there is none."""
         return size(self._rows.get(key, {}))
+
+
+class _Slots(CountedPort):
+    """A `QueueSlots` that counts a write for each slot reserved, and for those given back at about the same time."""
+
+    def __init__(self, port: Any, meter: Meter) -> None:
+        super().__init__(port, meter, {"reserve": "UpdateItem"})
+        self._returns = SlotReturns(self._subtract)
+
+    async def give_back(self, class_name: str, slot: Slot, *, in_time: Callable[[], bool] = lambda: True) -> None:
+        """See `QueueSlots.give_back`."""
+        await self._returns.add(class_name, slot, in_time)
+
+    async def _subtract(self, class_name: str, slot: Slot, slots: int, in_time: Callable[[], bool]) -> None:
+        self._meter.call("UpdateItem")
+        self._meter.wrote("UpdateItem", table=1)
+        for _ in range(slots):
+            await self._port.give_back(class_name, slot, in_time=in_time)
 
 
 class _Catalog(CountedPort):

@@ -129,6 +129,21 @@ async def test_giving_back_too_often_never_counts_below_zero(backend: Backend) -
     await refusal(slots, NOW)
 
 
+async def test_slots_that_are_given_back_at_once_are_all_given_back(backend: Backend) -> None:
+    slots = backend.slots({"model": 9})
+    taken = await fill(slots, 7)
+    await asyncio.gather(*(slots.give_back("model", slot) for slot in taken[:5]))
+    assert (await slots.load("model")).depth == 2
+
+
+async def test_more_slots_given_back_at_once_than_are_counted_leave_none_and_never_fewer(backend: Backend) -> None:
+    slots = backend.slots({"model": 9})
+    taken = await fill(slots, 3)
+    await asyncio.gather(*(slots.give_back("model", slot) for slot in (*taken, *taken)))
+    assert (await slots.load("model")).depth == 0
+    assert await slots.held("model") == {}
+
+
 async def test_giving_back_to_a_counter_nobody_touched_changes_nothing(backend: Backend) -> None:
     slots = backend.slots({"model": 2})
     await slots.give_back("model", Slot(shard=0, hour=HOUR))

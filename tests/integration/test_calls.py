@@ -94,6 +94,9 @@ async def service(session: boto3.Session, emulator_url: str) -> AsyncIterator[Se
     service = Service(http=Http(services=services(settings, api)), api=api, worker=working)
     assert (await service.http("PUT", "/v1/workflows/diamond", DIAMOND)).status == 201
     await service.run("diamond")  # the worker's first look at a version reads its document
+    # The last call of a run: its slot is given back by then.
+    while not working.calls["DeleteMessageBatch"]:  # noqa: ASYNC110 - a counter of other threads
+        await asyncio.sleep(0.05)
     yield service
     worker.stop()
     await task
@@ -166,7 +169,8 @@ async def test_runs_that_come_together_share_their_receives_and_deletes(service:
         assert (await service.ended(run.json["id"]))["status"] == "succeeded"
     await asyncio.sleep(0.2)
     assert service.worker.calls["PutItem"] <= 5 * 10
-    assert service.worker.calls["UpdateItem"] == 10
+    # Their slots too are given back together, as far as their claims are.
+    assert service.worker.calls["UpdateItem"] <= 5
     assert service.worker.calls["GetItem"] == 0
     assert service.worker.calls["DeleteMessageBatch"] <= 10
 

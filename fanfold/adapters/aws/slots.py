@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fanfold.adapters.aws.calls import Call, Client
 from fanfold.adapters.aws.run_items import PK, SK, Item
+from fanfold.adapters.aws.slot_returns import SlotReturns
 from fanfold.adapters.packing import from_ms, to_ms
 from fanfold.engine.admission.estimates import retry_after_seconds, shares
 from fanfold.engine.errors import Conflict, QueueFull
@@ -29,6 +30,10 @@ KEEP_HOURS: Final = 3
 """Hours that ended longer ago and hold no slot are dropped from the item."""
 
 _UNBOUNDED: Final = -1
+
+
+def _always() -> bool:
+    return True
 
 
 class DynamoSlots:
@@ -58,6 +63,7 @@ class DynamoSlots:
         self._ids = ids
         self._hour_ms = hour_seconds * 1000
         self._full: dict[str, tuple[float, QueueFull]] = {}
+        self._returns = SlotReturns(self._subtract)
 
     async def reserve(self, class_name: str, *, now: datetime) -> Reservation:
         """See `QueueSlots.reserve`. One write where a slot is free in the first shard tried."""
@@ -103,18 +109,18 @@ class DynamoSlots:
 
     async def give_back(self, class_name: str, slot: Slot, *, in_time: Callable[[], bool] | None = None) -> None:
         """See `QueueSlots.give_back`."""
-        try:
-            await self._update(
-                class_name,
-                slot.shard,
-                f"ADD c :less, h{slot.hour} :less, d :one",
-                condition=f"c > :zero AND h{slot.hour} > :zero",
-                values={":less": -1, ":one": 1, ":zero": 0},
-                in_time=in_time,
-            )
-        except Conflict:
-            return  # the sweeper took it for leaked and subtracted it already: never below zero
+        await self._returns.add(class_name, slot, in_time or _always)
         self._full.pop(class_name, None)
+
+    async def _subtract(self, class_name: str, slot: Slot, slots: int, in_time: Callable[[], bool]) -> None:
+        await self._update(
+            class_name,
+            slot.shard,
+            f"ADD c :less, h{slot.hour} :less, d :more",
+            condition=f"c >= :more AND h{slot.hour} >= :more",
+            values={":less": -slots, ":more": slots},
+            in_time=in_time,
+        )
 
     async def load(self, class_name: str) -> ClassLoad:
         """See `QueueSlots.load`: a strong read of each shard."""
