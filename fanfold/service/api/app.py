@@ -19,8 +19,7 @@ from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
 from fanfold.engine.errors import InfrastructureError
 from fanfold.service.api.access import caller_of
 from fanfold.service.api.handlers.context import context_of
-from fanfold.service.api.problems import INTERNAL, PROBLEM_JSON, Problem, no_route, problem_of, wrong_method
-from fanfold.service.api.refusal_metrics import refusals
+from fanfold.service.api.problems import INTERNAL, PROBLEM_JSON, Problem, no_route, problem_of, refusals, wrong_method
 from fanfold.service.api.requests import Request, request_of
 from fanfold.service.api.response_models import Health
 from fanfold.service.api.responses import Answer, reply

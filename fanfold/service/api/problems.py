@@ -1,10 +1,12 @@
-"""Errors as RFC 9457 problem documents: a stable slug, a status, a sentence; never a stack trace."""
+"""Errors as RFC 9457 problem documents: a stable slug, a status, a sentence; never a stack trace. Refused submits are counted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
 from math import ceil
 
 from fanfold.engine.admission.estimates import Estimate, estimate
@@ -25,6 +27,7 @@ from fanfold.engine.errors import (
     ValidationIssue,
     WrongState,
 )
+from fanfold.service.telemetry.reporting import Metric, Refusal, count
 
 PROBLEM_JSON = "application/problem+json"
 UNAVAILABLE_RETRY_SECONDS = 2
@@ -215,3 +218,28 @@ def problem_of(error: Exception) -> Problem:
 
 def _retry_after(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, ceil(seconds)))}
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Count an error that refuses a valid submit, and raise it again."""
+    try:
+        yield
+    except Exception as error:
+        count_refusal(error)
+        raise
+
+
+def count_refusal(error: Exception) -> None:
+    """Count an error if it refuses a valid submit."""
+    match error:
+        case QueueFull():
+            reason = Refusal.QUEUE_FULL
+        case Refused() if error.problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+            reason = Refusal.RATE_LIMITED
+        case InfrastructureError():
+            reason = Refusal.UNAVAILABLE
+        case _:
+            return
+    count(Metric.RUNS_REFUSED)
+    count(Metric.REFUSALS, of=(reason,))

@@ -9,8 +9,7 @@ from fanfold.service.api.access import Caller
 from fanfold.service.api.batch_submit import Outcome, submit_many
 from fanfold.service.api.handlers.context import Context
 from fanfold.service.api.handlers.runs import submission_of
-from fanfold.service.api.problems import INTERNAL, Refused, problem_of
-from fanfold.service.api.refusal_metrics import count_refusal
+from fanfold.service.api.problems import INTERNAL, Refused, count_refusal, problem_of
 from fanfold.service.api.request_models import BatchBody, SubmitBody
 from fanfold.service.api.requests import Request, body_as, value_as
 from fanfold.service.api.response_models import BatchAccepted, BatchRefused, BatchResults, ProblemView
