@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: a stable slug, a status, a sentence; never a stack trace. Refused submits are counted."""
+"""Errors as RFC 9457 problem documents: a slug, a status, a sentence; no stack trace. Refused submits are counted."""
 
 from __future__ import annotations
 
