@@ -48,9 +48,12 @@ async def test_a_small_run_takes_exactly_so_many_calls_and_units(shape: Shape, p
     assert (found.meter.queue_requests, found.meter.sent) == (4, 1)
 
 
-async def test_ten_runs_that_share_an_invocation_share_its_calls_to_the_queue_only() -> None:
+async def test_ten_runs_that_share_an_invocation_share_its_calls_to_the_queue_and_give_their_slots_back_in_one() -> (
+    None
+):
     found = await counted(FOUR, runs=10)
     ours = {name: 10 * count for name, count in {**SUBMIT, "PutItem": 5}.items()}
+    ours["UpdateItem"] = 10 + 1
     assert found.meter.calls == Counter({**ours, **dict.fromkeys(A_BATCH, 1)})
     assert found.invocations == {"api": 10, "worker": 1}
 
@@ -81,7 +84,7 @@ async def test_a_million_diamonds_cost_less_than_the_target_busy_and_idle() -> N
         for found in (idle, busy)
     )
     ours = {name: total(usage(found, boto3_counted=False)) for name, found in (("idle", idle), ("busy", busy))}
-    assert ours["busy"] <= 10
+    assert ours["busy"] <= 9.4
     assert ours["idle"] <= 13
     theirs = standard(FOUR)
     assert theirs is not None
@@ -139,5 +142,5 @@ def test_the_scenario_keeps_calls_prices_and_dollars_of_every_shape_beside_the_o
         assert len(case["others"]) == 4
     page = write([tmp_path / "it"], tmp_path / "page").read_text(encoding="utf-8")
     assert f"on demand, {figures['prices_of']}" in page
-    assert "| DynamoDB, writes | 0.000000625 | write unit, 1 KB | 7 | 4.38 | 7 | 4.38 |" in page
+    assert "| DynamoDB, writes | 0.000000625 | write unit, 1 KB | 6.1 | 3.81 | 7 | 4.38 |" in page
     assert "| 1 × API Gateway, 5 × Step Functions, transitions, 4 × Lambda, requests | 126.80 |" in page
